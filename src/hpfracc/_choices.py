@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hpfracc._config import BackendName
+
+if TYPE_CHECKING:
+    import typing_extensions
 
 #: Backends of solvers of ordinary equations.
 SolverBackendName = BackendName | Literal["numba-cuda"]
@@ -41,7 +45,18 @@ EvolutionMethodName = Literal[
 #: Methods of ``solve_fsde``.
 PathMethodName = Literal["auto", "euler", "second_order", "milstein", "doss_sussmann", "implicit_euler"]
 
-#: Methods of operators; each has some of them.
+#: Methods of operators by the rules that they have: Caputo's kind, Riemann-Liouville's, Grünwald-Letnikov's, integrals,
+#: bounded kernels, and those in space.
+L1Name = Literal["auto", "fast", "graded", "l1", "l1-2", "soe", "spectral"]
+CqName = Literal[L1Name, "cq2", "cq3", "cq4", "cq5", "cq6"]
+GlName = Literal["auto", "gl", "graded", "spectral", "wsgl"]
+IntegralName = Literal[
+    "auto", "cq2", "cq3", "cq4", "cq5", "cq6", "fast", "graded", "simpson", "soe", "spectral", "trapezoid"
+]  # fmt: skip
+KernelName = Literal["auto", "linear", "quadratic", "quadrature"]
+RieszName = Literal["auto", "centred", "centred4", "spectral"]
+LaplacianName = Literal["auto", "dirichlet", "integral", "neumann", "periodic"]
+#: All of them, each once, so that messages of type checkers are short.
 RuleName = Literal[
     "auto", "centred", "centred4", "cq2", "cq3", "cq4", "cq5", "cq6", "dirichlet", "fast", "gl", "graded",
     "integral", "l1", "l1-2", "linear", "neumann", "periodic", "quadratic", "quadrature", "simpson", "soe",
@@ -71,6 +86,10 @@ Interpretation = Literal["ito", "stratonovich", "young"]
 LossName = Literal["linear", "soft_l1", "huber", "cauchy", "arctan"]
 
 
+#: Right-hand sides: functions of time, state and the ``args`` of a call. With one type for both mypy refuses lambdas.
+RateFunction = Callable[[Any, Any], Any] | Callable[Concatenate[Any, Any, Any, ...], Any]
+
+
 class OrderNumber(Protocol):
     """An order: a number, or a scalar array of any library."""
 
@@ -89,8 +108,14 @@ class HasShape(Protocol):
 #: Samples that become NumPy arrays.
 ArraySamples = NDArray[Any] | Sequence[float] | Sequence[Sequence[float]]
 SameArray = TypeVar("SameArray", bound=HasShape)
-#: A number, an array of any library, or lists of them.
-Values = complex | HasShape | Sequence[complex | HasShape] | Sequence[Sequence[complex]]
+#: Arrays of a result: of the library of the initial values, and of NumPy for numbers and lists.
+if TYPE_CHECKING:
+    ArrayOut = typing_extensions.TypeVar("ArrayOut", bound=HasShape, default=NDArray[Any])
+else:
+    ArrayOut = TypeVar("ArrayOut", bound=HasShape)
+#: Numbers, and lists of them; with ``| ArrayOut`` the initial values of an equation.
+Numbers = complex | NDArray[Any] | np.number[Any] | Sequence[complex | HasShape] | Sequence[Sequence[complex]]
+FloatOrArray = float | NDArray[Any]
 #: The orders of a system: one, one for each component, a function of time, or none.
 Orders = OrderNumber | Sequence[OrderNumber] | Sequence[Sequence[OrderNumber]] | Callable[[Any], Any] | None
 

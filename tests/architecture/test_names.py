@@ -192,6 +192,7 @@ def test_editors_know_the_options(face: str):
         assert str(free[1]).startswith("Unpack["), where
         if free[0] not in signature.parameters:
             options = eval(free[1], inspect.unwrap(function).__globals__).__args__[0]
+            options = getattr(options, "__origin__", options)  # of the methods that an operator has
             code = inspect.unwrap(function).__code__
             own = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
             assert set(signature.parameters) - own == options.__optional_keys__ - own, where

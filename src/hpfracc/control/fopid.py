@@ -175,7 +175,7 @@ class FOPID:
             return np.asarray(slopes)
 
         order = orders if np.ptp(orders) else float(orders[0])
-        found = solve_fode(
+        found: Any = solve_fode(
             fun, (0.0, float(times[-1])), np.zeros(orders.size), order, t_eval=times, rtol=rtol, atol=1e-2 * rtol
         )
         if not found.success:

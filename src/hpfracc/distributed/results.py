@@ -17,7 +17,7 @@ from hpfracc.distributed.stores import SweepStore
 from hpfracc.errors import InvalidInputError, StoreError, warn
 
 if TYPE_CHECKING:
-    from hpfracc._results import Axes
+    from hpfracc._results import Axes, DataFrame, Dataset
 
 #: Fraction of the scheduler's time above which a cluster spends more on scheduling than on work.
 _BUSY = 0.5
@@ -165,7 +165,7 @@ class SweepResult:
     def __len__(self) -> int:
         return len(self.params)
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> Dataset:
         """The results as an xarray ``Dataset``, or a ``DataArray`` for a single result without a name.
 
         The parameters of a grid are dimensions with coordinates; those of points are coordinates along ``item``. A
@@ -188,7 +188,7 @@ class SweepResult:
             return made[VALUE].rename(self.label)
         return xarray.Dataset(made)
 
-    def to_dataframe(self) -> Any:
+    def to_dataframe(self) -> DataFrame:
         """The results as a pandas ``DataFrame``, with the parameters of a grid, or the items, as its index.
 
         Needs xarray (``pip install hpfracc[frames]``).

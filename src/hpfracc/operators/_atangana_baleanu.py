@@ -7,7 +7,7 @@ from typing import Any, Unpack, final
 
 import numpy as np
 
-from hpfracc._choices import RuleName
+from hpfracc._choices import IntegralName, KernelName
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo_fabrizio import BoundedKernelDerivative, MeanIntegral, MemoryKernel
 from hpfracc.operators.core.applying import order_beside
@@ -74,7 +74,7 @@ class AtanganaBaleanu(MittagLefflerDerivative):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: KernelName = "auto"
     normalisation: Any = 1.0
 
     definition = "atangana_baleanu"
@@ -83,7 +83,9 @@ class AtanganaBaleanu(MittagLefflerDerivative):
 
 
 @function_of(AtanganaBaleanu, see_also="atangana_baleanu_riemann, atangana_baleanu_integral, caputo_fabrizio")
-def atangana_baleanu(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]) -> Any:
+def atangana_baleanu(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions[KernelName]]
+) -> Any:
     """Atangana-Baleanu derivative, in Caputo's sense, of samples or of a callable.
 
     Examples
@@ -126,7 +128,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: KernelName = "auto"
     normalisation: Any = 1.0
 
     definition = "atangana_baleanu_riemann"
@@ -145,7 +147,7 @@ class AtanganaBaleanuRiemann(MittagLefflerDerivative):
 
 @function_of(AtanganaBaleanuRiemann, see_also="atangana_baleanu, atangana_baleanu_integral")
 def atangana_baleanu_riemann(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions[KernelName]]
 ) -> Any:
     """Atangana-Baleanu derivative, in the sense of Riemann and Liouville, of samples or of a callable.
 
@@ -185,7 +187,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
     normalisation: Any = 1.0
 
     definition = "atangana_baleanu"
@@ -195,7 +197,7 @@ class AtanganaBaleanuIntegral(MeanIntegral):
 
 @function_of(AtanganaBaleanuIntegral, see_also="atangana_baleanu, atangana_baleanu_riemann")
 def atangana_baleanu_integral(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions[IntegralName]]
 ) -> Any:
     """Atangana-Baleanu integral of samples or of a callable.
 

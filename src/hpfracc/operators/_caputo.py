@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc._choices import RuleName, SideName
+from hpfracc._choices import L1Name, SideName
 from hpfracc.operators._riemann_liouville import OneSidedDerivative
 from hpfracc.operators.core.applying import pick_rule
 from hpfracc.operators.core.base import function_of
@@ -67,7 +67,7 @@ class Caputo(OneSidedDerivative):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
     side: SideName = "left"
     initial: Any = None

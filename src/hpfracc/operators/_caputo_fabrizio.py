@@ -11,7 +11,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
-from hpfracc._choices import RuleName
+from hpfracc._choices import IntegralName, KernelName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RiemannLiouvilleIntegral
@@ -253,7 +253,7 @@ class CaputoFabrizio(BoundedKernelDerivative):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: KernelName = "auto"
     normalisation: Any = 1.0
 
     definition = "caputo_fabrizio"
@@ -287,7 +287,9 @@ def _near_one(function: Function, order: Order) -> Outcome:
 
 
 @function_of(CaputoFabrizio, see_also="caputo_fabrizio_integral, atangana_baleanu, caputo")
-def caputo_fabrizio(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]) -> Any:
+def caputo_fabrizio(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions[KernelName]]
+) -> Any:
     """Caputo-Fabrizio derivative of samples or of a callable.
 
     Examples
@@ -349,7 +351,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
     normalisation: Any = 1.0
 
     definition = "caputo_fabrizio"
@@ -362,7 +364,7 @@ class CaputoFabrizioIntegral(MeanIntegral):
 
 @function_of(CaputoFabrizioIntegral, see_also="caputo_fabrizio, atangana_baleanu_integral")
 def caputo_fabrizio_integral(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[NormalisedOptions[IntegralName]]
 ) -> Any:
     """Caputo-Fabrizio integral of samples or of a callable.
 

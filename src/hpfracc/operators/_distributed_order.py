@@ -13,7 +13,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from hpfracc import _reading
-from hpfracc._choices import RuleName
+from hpfracc._choices import L1Name
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
 from hpfracc.operators.core.applying import largest_nearby
@@ -80,7 +80,7 @@ class DistributedOrder(FractionalOperator):
     low: float = 0.0
     high: float = 1.0
     nodes: int | None = None
-    method: RuleName = "auto"
+    method: L1Name = "auto"
 
     definition = "distributed_order"
     short_names = ("DO",)
@@ -243,7 +243,7 @@ def distributed_order(
     low: float = 0.0,
     high: float = 1.0,
     nodes: int | None = None,
-    **options: Unpack[MethodOptions],
+    **options: Unpack[MethodOptions[L1Name]],
 ) -> Any:
     """Derivative of distributed order of samples or of a callable.
 

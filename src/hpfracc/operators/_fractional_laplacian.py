@@ -11,7 +11,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_chunked, library_of, tracks_gradient
-from hpfracc._choices import RuleName
+from hpfracc._choices import LaplacianName, RieszName
 from hpfracc._reading import number
 from hpfracc._xp import array_namespace, namespace_of, user_scope
 from hpfracc.engine.execution.api import composite
@@ -69,7 +69,7 @@ class FractionalLaplacian(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: LaplacianName = "auto"
 
     definition = "fractional_laplacian"
     short_names = ("laplacian", "FL")
@@ -118,7 +118,9 @@ class FractionalLaplacian(FractionalOperator):
 
 
 @function_of(FractionalLaplacian, see_also="riesz, weyl, solve_fpde")
-def fractional_laplacian(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MethodOptions]) -> Any:
+def fractional_laplacian(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MethodOptions[LaplacianName]]
+) -> Any:
     r"""Fractional Laplacian :math:`(-\Delta)^{\alpha/2}` of samples or of a callable, over one axis or several.
 
     Examples
@@ -277,7 +279,7 @@ class Riesz(RieszOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: RieszName = "auto"
     period: Any = None
 
     definition = "riesz"
@@ -293,7 +295,7 @@ class Riesz(RieszOperator):
 
 
 @function_of(Riesz, see_also="riesz_feller, fractional_laplacian, weyl")
-def riesz(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
+def riesz(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions[RieszName]]) -> Any:
     """Riesz derivative of samples or of a callable.
 
     Examples
@@ -348,7 +350,7 @@ class RieszFeller(RieszOperator):
 
     alpha: OrderNumber
     theta: float = 0.0
-    method: RuleName = "auto"
+    method: RieszName = "auto"
     period: Any = None
     ceiling: int | None = None
 
@@ -388,7 +390,7 @@ class RieszFeller(RieszOperator):
         return replace(total, method=even.method)
 
 
-class FellerOptions(PeriodOptions, CeilingOptions, total=False):
+class FellerOptions(PeriodOptions[RieszName], CeilingOptions[RieszName], total=False):
     """The options of :func:`riesz_feller`."""
 
 

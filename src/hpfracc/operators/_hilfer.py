@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import rgamma
 
 from hpfracc._arrays import to_host
-from hpfracc._choices import RuleName
+from hpfracc._choices import CqName
 from hpfracc._reading import number
 from hpfracc._xp import array_namespace
 from hpfracc.errors import InvalidInputError
@@ -75,7 +75,7 @@ class Hilfer(OneSidedDerivative):
 
     alpha: OrderNumber
     beta: float = 0.0
-    method: RuleName = "auto"
+    method: CqName = "auto"
 
     definition = "hilfer"
     who = "the Hilfer derivative"
@@ -88,8 +88,9 @@ class Hilfer(OneSidedDerivative):
         return read_memory_order(self.alpha, self.who)
 
     def _rule(self, order: Order, grid: Grid, who: str) -> Rule:
+        method: Any = self.method  # Caputo refuses those that only Riemann-Liouville has
         kind = Caputo if self.beta == 1.0 else RiemannLiouville
-        return kind(self.alpha, self.method)._rule(order, grid, who)
+        return kind(self.alpha, method)._rule(order, grid, who)
 
     def _of_function(self, function: Function) -> Outcome:
         order, power, start = self._order(), function.factor, function.origin
@@ -121,7 +122,7 @@ class Hilfer(OneSidedDerivative):
 
 @function_of(Hilfer, see_also="riemann_liouville, caputo")
 def hilfer(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, beta: float = 0.0, **options: Unpack[MethodOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, beta: float = 0.0, **options: Unpack[MethodOptions[CqName]]
 ) -> Any:
     """Hilfer derivative of samples or of a callable.
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc._choices import RuleName
+from hpfracc._choices import CqName, IntegralName, L1Name
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._caputo import Caputo
@@ -82,7 +82,7 @@ class Katugampola(KatugampolaOperator):
 
     alpha: OrderNumber
     rho: float = 1.0
-    method: RuleName = "auto"
+    method: CqName = "auto"
     ceiling: int | None = None
 
     definition = "katugampola"
@@ -92,7 +92,7 @@ class Katugampola(KatugampolaOperator):
 
 @function_of(Katugampola, see_also="caputo_katugampola, katugampola_integral, hadamard, erdelyi_kober")
 def katugampola(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rho: float = 1.0, **options: Unpack[CeilingOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rho: float = 1.0, **options: Unpack[CeilingOptions[CqName]]
 ) -> Any:
     """Katugampola derivative of samples or of a callable.
 
@@ -137,7 +137,7 @@ class CaputoKatugampola(KatugampolaOperator):
 
     alpha: OrderNumber
     rho: float = 1.0
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -149,7 +149,7 @@ class CaputoKatugampola(KatugampolaOperator):
 
 @function_of(CaputoKatugampola, see_also="katugampola, psi_caputo, caputo_hadamard")
 def caputo_katugampola(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rho: float = 1.0, **options: Unpack[InitialOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rho: float = 1.0, **options: Unpack[InitialOptions[L1Name]]
 ) -> Any:
     """Caputo-Katugampola derivative of samples or of a callable.
 
@@ -189,7 +189,7 @@ class KatugampolaIntegral(KatugampolaOperator):
 
     alpha: OrderNumber
     rho: float = 1.0
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
 
     definition = "katugampola"
     who = "the Katugampola integral"
@@ -198,7 +198,11 @@ class KatugampolaIntegral(KatugampolaOperator):
 
 @function_of(KatugampolaIntegral, see_also="katugampola, erdelyi_kober_integral, hadamard_integral")
 def katugampola_integral(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rho: float = 1.0, **options: Unpack[MethodOptions]
+    f: Any,
+    t: Any = None,
+    alpha: OrderNumber = MISSING,
+    rho: float = 1.0,
+    **options: Unpack[MethodOptions[IntegralName]],
 ) -> Any:
     """Katugampola integral of samples or of a callable.
 
@@ -334,7 +338,7 @@ class ErdelyiKober(ErdelyiKoberOperator):
     alpha: OrderNumber
     eta: float = 0.0
     sigma: float = 1.0
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
 
     definition = "erdelyi_kober"
@@ -357,7 +361,7 @@ def erdelyi_kober(
     alpha: OrderNumber = MISSING,
     eta: float = 0.0,
     sigma: float = 1.0,
-    **options: Unpack[CeilingOptions],
+    **options: Unpack[CeilingOptions[L1Name]],
 ) -> Any:
     """Erdélyi-Kober derivative of samples or of a callable.
 
@@ -408,7 +412,7 @@ class ErdelyiKoberIntegral(ErdelyiKoberOperator):
     alpha: OrderNumber
     eta: float = 0.0
     sigma: float = 1.0
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
 
     definition = "erdelyi_kober"
     short_names = ("EK",)
@@ -423,7 +427,7 @@ def erdelyi_kober_integral(
     alpha: OrderNumber = MISSING,
     eta: float = 0.0,
     sigma: float = 1.0,
-    **options: Unpack[MethodOptions],
+    **options: Unpack[MethodOptions[IntegralName]],
 ) -> Any:
     """Erdélyi-Kober integral of samples or of a callable.
 

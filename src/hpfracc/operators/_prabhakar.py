@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import to_host
-from hpfracc._choices import RuleName
+from hpfracc._choices import KernelName
 from hpfracc._reading import number
 from hpfracc.engine.execution.api import unlogged
 from hpfracc.errors import InvalidInputError
@@ -195,7 +195,7 @@ class Prabhakar(PrabhakarOperator):
     rho: float = 1.0
     gamma: float = 1.0
     omega: float = -1.0
-    method: RuleName = "auto"
+    method: KernelName = "auto"
 
     definition = "prabhakar"
     short_names = ("P",)
@@ -210,7 +210,7 @@ def prabhakar(
     rho: float = 1.0,
     gamma: float = 1.0,
     omega: float = -1.0,
-    **options: Unpack[MethodOptions],
+    **options: Unpack[MethodOptions[KernelName]],
 ) -> Any:
     """Prabhakar derivative, in Caputo's sense, of samples or of a callable.
 
@@ -259,7 +259,7 @@ class PrabhakarIntegral(PrabhakarOperator):
     rho: float = 1.0
     gamma: float = 1.0
     omega: float = -1.0
-    method: RuleName = "auto"
+    method: KernelName = "auto"
 
     definition = "prabhakar"
     short_names = ("P",)
@@ -276,7 +276,7 @@ def prabhakar_integral(
     rho: float = 1.0,
     gamma: float = 1.0,
     omega: float = -1.0,
-    **options: Unpack[MethodOptions],
+    **options: Unpack[MethodOptions[KernelName]],
 ) -> Any:
     """Prabhakar integral of samples or of a callable.
 

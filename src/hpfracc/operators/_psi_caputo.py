@@ -10,7 +10,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_tracer, library_of, refuse_masked, to_host, tracks_gradient
-from hpfracc._choices import RuleName
+from hpfracc._choices import CqName, IntegralName, L1Name
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._caputo import Caputo
@@ -107,7 +107,7 @@ class PsiCaputo(ChangedVariable):
     alpha: OrderNumber
     psi: Any = None
     inverse: Callable[[Any], Any] | None = None
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -193,7 +193,7 @@ def _moving_points(grid: Grid, t: Any) -> Any:
         return grid.origin + xp.array(np.arange(grid.n, dtype=np.float64)) * xp.array(step)
 
 
-class PsiOptions(InitialOptions, total=False):
+class PsiOptions(InitialOptions[L1Name], total=False):
     """The options of :func:`psi_caputo`."""
 
     inverse: Callable[[Any], Any] | None
@@ -302,7 +302,7 @@ class Hadamard(LogarithmicOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: CqName = "auto"
     ceiling: int | None = None
 
     definition = "hadamard"
@@ -311,7 +311,7 @@ class Hadamard(LogarithmicOperator):
 
 
 @function_of(Hadamard, see_also="caputo_hadamard, hadamard_integral, psi_caputo")
-def hadamard(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[CeilingOptions]) -> Any:
+def hadamard(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[CeilingOptions[CqName]]) -> Any:
     """Hadamard derivative of samples or of a callable.
 
     Examples
@@ -358,7 +358,7 @@ class CaputoHadamard(LogarithmicOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -369,7 +369,9 @@ class CaputoHadamard(LogarithmicOperator):
 
 
 @function_of(CaputoHadamard, see_also="hadamard, psi_caputo, caputo")
-def caputo_hadamard(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[InitialOptions]) -> Any:
+def caputo_hadamard(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[InitialOptions[L1Name]]
+) -> Any:
     """Caputo-Hadamard derivative of samples or of a callable.
 
     Examples
@@ -409,7 +411,7 @@ class HadamardIntegral(LogarithmicOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
 
     definition = "hadamard"
     who = "the Hadamard integral"
@@ -417,7 +419,9 @@ class HadamardIntegral(LogarithmicOperator):
 
 
 @function_of(HadamardIntegral, see_also="hadamard, caputo_hadamard, riemann_liouville_integral")
-def hadamard_integral(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MethodOptions]) -> Any:
+def hadamard_integral(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[MethodOptions[IntegralName]]
+) -> Any:
     """Hadamard integral of samples or of a callable.
 
     Examples

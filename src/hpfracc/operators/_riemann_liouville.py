@@ -6,7 +6,7 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import Any, Unpack, final
 
-from hpfracc._choices import RuleName, SideName
+from hpfracc._choices import CqName, GlName, IntegralName, SideName
 from hpfracc.operators.core.applying import apply_beside_whole, derivative_of_whole_order, pick_rule
 from hpfracc.operators.core.base import FractionalOperator, function_of
 from hpfracc.operators.core.call_types import MISSING, OneSidedOptions, OrderNumber, SideOptions
@@ -33,8 +33,8 @@ class OneSidedDerivative(FractionalOperator, ABC):
         # The rules have no term that depends on an order of 0: its gradient is that of the integral.
         learns_at_zero = order.known == 0.0 and not order.plain
         if learns_at_zero or (order.known is not None and order.known < 0.0):
-            method: RuleName = "fast" if self.method in FAST else "auto"
-            return RiemannLiouvilleIntegral(-self.alpha, method).applied(samples, who)
+            integral = RiemannLiouvilleIntegral(-self.alpha, "fast" if self.method in FAST else "auto")
+            return integral.applied(samples, who)
         n = order.ceiling
         return apply_beside_whole(rule, samples, order, who, lambda some: derivative_of_whole_order(some, n, who), at=n)
 
@@ -82,7 +82,7 @@ class RiemannLiouville(OneSidedDerivative):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: CqName = "auto"
     ceiling: int | None = None
     side: SideName = "left"
 
@@ -106,7 +106,9 @@ class RiemannLiouville(OneSidedDerivative):
 
 
 @function_of(RiemannLiouville, see_also="caputo, grunwald_letnikov, riemann_liouville_integral")
-def riemann_liouville(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions]) -> Any:
+def riemann_liouville(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions[CqName]]
+) -> Any:
     """Riemann-Liouville derivative of samples or of a callable.
 
     Examples
@@ -167,7 +169,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
     side: SideName = "left"
 
     definition = "riemann_liouville"
@@ -192,7 +194,7 @@ class RiemannLiouvilleIntegral(RepeatedIntegral):
 
 @function_of(RiemannLiouvilleIntegral, see_also="riemann_liouville, hadamard_integral, tempered_integral")
 def riemann_liouville_integral(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[SideOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[SideOptions[IntegralName]]
 ) -> Any:
     """Riemann-Liouville integral of samples or of a callable.
 
@@ -243,7 +245,7 @@ class GrunwaldLetnikov(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: GlName = "auto"
     ceiling: int | None = None
     side: SideName = "left"
 
@@ -258,7 +260,9 @@ class GrunwaldLetnikov(FractionalOperator):
 
 
 @function_of(GrunwaldLetnikov, see_also="riemann_liouville, marchaud, fractional_difference")
-def grunwald_letnikov(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions]) -> Any:
+def grunwald_letnikov(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[OneSidedOptions[GlName]]
+) -> Any:
     """Grünwald-Letnikov derivative of samples or of a callable.
 
     Examples

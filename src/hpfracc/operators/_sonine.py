@@ -12,7 +12,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from hpfracc._arrays import to_host
-from hpfracc._choices import RuleName
+from hpfracc._choices import KernelName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._prabhakar import Array, KernelFunction, KernelOperator
@@ -241,7 +241,7 @@ class SonineDerivative(SonineOperator):
     """
 
     kernel: Any = None
-    method: RuleName = "auto"
+    method: KernelName = "auto"
 
     definition = "sonine"
     who = "the Sonine derivative"
@@ -251,7 +251,7 @@ class SonineDerivative(SonineOperator):
 
 
 @function_of(SonineDerivative, see_also="sonine_integral, caputo, prabhakar, tempered_caputo")
-def sonine_derivative(f: Any, t: Any = None, kernel: Any = None, **options: Unpack[MethodOptions]) -> Any:
+def sonine_derivative(f: Any, t: Any = None, kernel: Any = None, **options: Unpack[MethodOptions[KernelName]]) -> Any:
     """General fractional derivative, with the kernel that is given, of samples or of a callable.
 
     Examples
@@ -291,7 +291,7 @@ class SonineIntegral(SonineOperator):
     """
 
     kernel: Any = None
-    method: RuleName = "auto"
+    method: KernelName = "auto"
 
     definition = "sonine"
     who = "the Sonine integral"
@@ -316,7 +316,7 @@ class SonineIntegral(SonineOperator):
 
 
 @function_of(SonineIntegral, see_also="sonine_derivative, riemann_liouville_integral")
-def sonine_integral(f: Any, t: Any = None, kernel: Any = None, **options: Unpack[MethodOptions]) -> Any:
+def sonine_integral(f: Any, t: Any = None, kernel: Any = None, **options: Unpack[MethodOptions[KernelName]]) -> Any:
     """General fractional integral, the inverse of the derivative with the kernel that is given.
 
     Examples

@@ -11,7 +11,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_array, to_host
-from hpfracc._choices import RuleName
+from hpfracc._choices import CqName, IntegralName, L1Name
 from hpfracc._xp import NUMPY, namespace_of
 from hpfracc.errors import InvalidInputError
 from hpfracc.operators._riemann_liouville import RepeatedIntegral, RiemannLiouville, RiemannLiouvilleIntegral
@@ -127,7 +127,7 @@ class TemperedRiemannLiouville(TemperedDerivative):
     alpha: OrderNumber
     rate: Any = 1.0
     centred: bool = False
-    method: RuleName = "auto"
+    method: CqName = "auto"
     ceiling: int | None = None
 
     definition = "tempered"
@@ -179,7 +179,7 @@ def _power(rate: Any, order: Order, p: int) -> Any:
         return factor * xp.array(rate) ** (order.value - p)
 
 
-class CentredOptions(CeilingOptions, total=False):
+class CentredOptions(CeilingOptions[CqName], total=False):
     """The options of :func:`tempered`."""
 
     centred: bool
@@ -242,7 +242,7 @@ class TemperedCaputo(TemperedDerivative):
 
     alpha: OrderNumber
     rate: Any = 1.0
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -262,7 +262,7 @@ class TemperedCaputo(TemperedDerivative):
 
 @function_of(TemperedCaputo, see_also="tempered, tempered_integral, caputo")
 def tempered_caputo(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rate: Any = 1.0, **options: Unpack[InitialOptions]
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rate: Any = 1.0, **options: Unpack[InitialOptions[L1Name]]
 ) -> Any:
     """Tempered Caputo derivative of samples or of a callable.
 
@@ -305,7 +305,7 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
 
     alpha: OrderNumber
     rate: Any = 1.0
-    method: RuleName = "auto"
+    method: IntegralName = "auto"
 
     definition = "tempered"
     who = "the tempered integral"
@@ -316,7 +316,11 @@ class TemperedIntegral(TemperedOperator, RepeatedIntegral):
 
 @function_of(TemperedIntegral, see_also="tempered, tempered_caputo, riemann_liouville_integral")
 def tempered_integral(
-    f: Any, t: Any = None, alpha: OrderNumber = MISSING, rate: Any = 1.0, **options: Unpack[MethodOptions]
+    f: Any,
+    t: Any = None,
+    alpha: OrderNumber = MISSING,
+    rate: Any = 1.0,
+    **options: Unpack[MethodOptions[IntegralName]],
 ) -> Any:
     """Tempered Riemann-Liouville integral of samples or of a callable.
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import device_of, is_array, library_of, refuse_masked, to_host, tracks_gradient
-from hpfracc._choices import RuleName
+from hpfracc._choices import L1Name
 from hpfracc._reading import choice
 from hpfracc._xp import Namespace, namespace_of, of_variables
 from hpfracc.errors import InvalidInputError, ShapeError
@@ -87,7 +87,7 @@ class VariableOrder(FractionalOperator):
 
     alpha: OrderOrFunction | Sequence[float]
     at: str = "t"
-    method: RuleName = "auto"
+    method: L1Name = "auto"
     ceiling: int | None = None
     initial: Any = None
 
@@ -210,7 +210,7 @@ class VariableOrder(FractionalOperator):
         return weighted_outcome(parts, f"at {len(parts)} constant orders")
 
 
-class VariableOptions(InitialOptions, total=False):
+class VariableOptions(InitialOptions[L1Name], total=False):
     """The options of :func:`variable_order`."""
 
     at: str

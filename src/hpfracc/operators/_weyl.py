@@ -8,7 +8,7 @@ from typing import Any, Unpack, final
 import numpy as np
 
 from hpfracc._arrays import is_array
-from hpfracc._choices import RuleName
+from hpfracc._choices import CqName, RieszName
 from hpfracc._reading import number
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.operators._riemann_liouville import RiemannLiouville
@@ -66,7 +66,7 @@ class Weyl(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: RieszName = "auto"
     period: Any = None
 
     definition = "weyl"
@@ -88,7 +88,7 @@ class Weyl(FractionalOperator):
 
 
 @function_of(Weyl, see_also="weyl_integral, marchaud, riesz")
-def weyl(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
+def weyl(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions[RieszName]]) -> Any:
     """Weyl derivative of samples over a period, or of a periodic callable.
 
     Examples
@@ -128,7 +128,7 @@ class WeylIntegral(FractionalOperator):
     """
 
     alpha: OrderNumber
-    method: RuleName = "auto"
+    method: RieszName = "auto"
     period: Any = None
 
     definition = "weyl"
@@ -159,7 +159,9 @@ def _without_mean(outcome: Outcome) -> Outcome:
 
 
 @function_of(WeylIntegral, see_also="weyl, riemann_liouville_integral")
-def weyl_integral(f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions]) -> Any:
+def weyl_integral(
+    f: Any, t: Any = None, alpha: OrderNumber = MISSING, **options: Unpack[PeriodOptions[RieszName]]
+) -> Any:
     """Weyl integral of samples over a period, or of a periodic callable. The mean is omitted.
 
     Examples
@@ -219,7 +221,7 @@ class Marchaud(FractionalOperator):
 
     alpha: OrderNumber
     before: Any = 0.0
-    method: RuleName = "auto"
+    method: CqName = "auto"
     ceiling: int | None = None
 
     definition = "marchaud"
@@ -270,7 +272,7 @@ class Marchaud(FractionalOperator):
         return self.before
 
 
-class MarchaudOptions(CeilingOptions, total=False):
+class MarchaudOptions(CeilingOptions[CqName], total=False):
     """The options of :func:`marchaud`."""
 
     before: Any

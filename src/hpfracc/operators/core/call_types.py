@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, Protocol, TypedDict, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from numpy.typing import NDArray
 
 from hpfracc._choices import ArraySamples as ArraySamples
+from hpfracc._choices import L1Name, RuleName, SideName
 from hpfracc._choices import OrderNumber as OrderNumber
-from hpfracc._choices import RuleName, SideName
 from hpfracc._choices import SameArray as SameArray
 from hpfracc.operators.core.reporting import OperatorResult
 
 P = ParamSpec("P")
+#: The methods of an operator.
+Rule = TypeVar("Rule")
 
 
 #: The default of an order, None: it is required, and comes after ``t``, which is not.
@@ -42,47 +44,47 @@ class CallOptions(CallParameters, total=False):
     full_output: bool
 
 
-class MethodOptions(CallOptions, total=False):
+class MethodOptions(CallOptions, Generic[Rule], total=False):
     """The options of a function of an operator that has no other field than ``method``."""
 
-    method: RuleName
+    method: Rule
 
 
-class NormalisedOptions(MethodOptions, total=False):
+class NormalisedOptions(MethodOptions[Rule], total=False):
     """With the normalisation of a bounded kernel."""
 
     normalisation: Any
 
 
-class PeriodOptions(MethodOptions, total=False):
+class PeriodOptions(MethodOptions[Rule], total=False):
     """With the period of a function."""
 
     period: Any
 
 
-class SideOptions(MethodOptions, total=False):
+class SideOptions(MethodOptions[Rule], total=False):
     """With a side."""
 
     side: SideName
 
 
-class CeilingOptions(MethodOptions, total=False):
+class CeilingOptions(MethodOptions[Rule], total=False):
     """With the integer above a traced order."""
 
     ceiling: int | None
 
 
-class OneSidedOptions(SideOptions, CeilingOptions, total=False):
+class OneSidedOptions(SideOptions[Rule], CeilingOptions[Rule], total=False):
     """With a side, and the integer above a traced order."""
 
 
-class InitialOptions(CeilingOptions, total=False):
+class InitialOptions(CeilingOptions[Rule], total=False):
     """With derivatives at the origin."""
 
     initial: Any
 
 
-class CaputoOptions(OneSidedOptions, InitialOptions, total=False):
+class CaputoOptions(OneSidedOptions[L1Name], InitialOptions[L1Name], total=False):
     """Those of the Caputo derivative."""
 
 

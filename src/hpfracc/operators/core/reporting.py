@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpfracc._arrays import device_of, to_host
+from hpfracc._choices import FloatOrArray
 from hpfracc._frames import Opened, has_labels
 from hpfracc._results import LabelledArrays, Result, SmallCurve, as_html, new_axes
 from hpfracc._xp import array_namespace
@@ -112,7 +113,7 @@ class OperatorResult(Result):
 
     value: Any
     method: str
-    error_estimate: Any
+    error_estimate: FloatOrArray
     decision: Decision | None
     origin: float
     converged: bool = True

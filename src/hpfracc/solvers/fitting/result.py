@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from hpfracc import _reading
+from hpfracc._choices import FloatOrArray
 from hpfracc._optional import import_optional
 from hpfracc._results import MAX_NAMED, LabelledArrays, Result, SmallCurve
 from hpfracc.errors import InvalidInputError, SolveError
@@ -94,7 +95,7 @@ class Fit(Estimates, Result):
     standard_errors: Array
     covariance: Array
     correlation: Array
-    parameters: dict[str, Any]
+    parameters: dict[str, FloatOrArray]
     spread: float
     degrees_of_freedom: int
     success: bool

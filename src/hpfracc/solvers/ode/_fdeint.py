@@ -8,7 +8,7 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from hpfracc._arrays import library_of, refuse_masked, tracks_gradient
-from hpfracc._choices import MethodName, names_options_of
+from hpfracc._choices import MethodName, RateFunction, names_options_of
 from hpfracc._reading import numbers
 from hpfracc._xp import array_namespace, convert_like
 from hpfracc.errors import Interrupted, InvalidInputError, SolveError
@@ -24,7 +24,7 @@ _FRACTIONS = " (Times are fractions of the interval, because they carry a gradie
 
 @names_options_of(solve_fode, leave_out=_ABSENT)
 def fdeint(
-    func: Callable[..., Any],
+    func: RateFunction,
     y0: Any,
     t: Any,
     alpha: Any,
@@ -91,7 +91,7 @@ def fdeint(
         result = solve_fode(func, span, y0, alpha, method=method, step=step, t_eval=times, **options)
     if not result.success:
         raise SolveError(result.message)
-    y = result.y
+    y: Any = result.y
     if library_of(y) == "torch":
         return y.movedim(-1, 0)
     return y.transpose((y.ndim - 1, *range(y.ndim - 1)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import library_of
-from hpfracc._choices import LossName, MethodName, names_options_of
+from hpfracc._choices import LossName, MethodName, RateFunction, names_options_of
 from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import choice, whole
 from hpfracc.errors import InvalidInputError, ShapeError, SolveError
@@ -55,7 +55,7 @@ _CURVE = 200
 
 @names_options_of(solve_fode, leave_out=_REFUSED)
 def fit_fode(
-    fun: Callable[..., Any],
+    fun: RateFunction,
     t: Any,
     data: Any,
     *,

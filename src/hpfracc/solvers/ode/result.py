@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpfracc._arrays import to_host
+from hpfracc._choices import ArrayOut, FloatOrArray
 from hpfracc._optional import import_optional
 from hpfracc._reading import listed, whole
 from hpfracc._results import MAX_NAMED, LabelledArrays, PlainData, Result
@@ -47,7 +48,7 @@ class SolveDecision(PlainData):
 
 
 @dataclass(slots=True, eq=False)
-class FODEResult(Result):
+class FODEResult(Result, Generic[ArrayOut]):
     """The solution of an initial-value problem of fractional order.
 
     Attributes
@@ -85,22 +86,22 @@ class FODEResult(Result):
     """
 
     t: NDArray[Any]
-    y: Any
+    y: ArrayOut
     success: bool
     message: str
     nfev: Any
     njev: int = 0
-    sol: Callable[[Any], Any] | None = None
+    sol: Callable[[Any], ArrayOut] | None = None
     stats: dict[str, Any] = field(default_factory=dict)
-    error_estimate: Any = float("nan")
+    error_estimate: FloatOrArray = float("nan")
     decision: SolveDecision | None = None
-    t_events: list[Any] | None = None
-    y_events: list[Any] | None = None
+    t_events: list[NDArray[Any]] | None = None
+    y_events: list[ArrayOut] | None = None
 
     _parts: ClassVar[tuple[type, ...]] = (SolveDecision,)
 
     def _labelled(self) -> LabelledArrays:
-        leading = np.ndim(self.y) - 2
+        leading = len(self.y.shape) - 2
         batch = ("member",) if leading == 1 else tuple(f"member_{axis}" for axis in range(leading))
         return LabelledArrays({"y": ((*batch, "component", "t"), self.y)}, {"t": self.t}, "t")
 

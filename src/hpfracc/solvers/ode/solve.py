@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hpfracc._arrays import dtype_name
-from hpfracc._choices import DerivativeName, MethodName, Orders, SolverBackendName, Values
+from hpfracc._choices import ArrayOut, DerivativeName, MethodName, Numbers, Orders, RateFunction, SolverBackendName
 from hpfracc._interrupts import raise_interrupted
 from hpfracc._optional import is_installed
 from hpfracc._reading import corrects_keywords
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 @watched
 @corrects_keywords
 def solve_fode(
-    fun: Callable[..., Any],
+    fun: RateFunction,
     t_span: Sequence[float],
-    y0: Values,
+    y0: Numbers | ArrayOut,
     alpha: Orders,
     *,
     method: MethodName | Method = "auto",
@@ -71,7 +71,7 @@ def solve_fode(
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
     estimate: bool | str = "auto",
-) -> FODEResult:
+) -> FODEResult[ArrayOut]:
     r"""Solve an initial-value problem of fractional order, with the interface of ``scipy.integrate.solve_ivp``.
 
     .. math:: D^\alpha y(t) = f(t, y(t)), \quad t_0 < t \le t_1
@@ -254,7 +254,7 @@ def solve_fode(
         raise _out_of_memory(problem, options, error) from error
     if result.stats.get("interrupted") and not result.success:
         raise_interrupted(result.message, result)
-    return result
+    return cast(FODEResult[ArrayOut], result)
 
 
 def _check_steps(steps: int, step: float) -> None:

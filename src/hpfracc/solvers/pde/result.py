@@ -11,6 +11,7 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import to_host
+from hpfracc._choices import ArrayOut
 from hpfracc._results import LabelledArrays, PlainData, Result, SmallCurve
 from hpfracc.errors import InvalidInputError
 
@@ -61,7 +62,7 @@ class EvolutionDecision(PlainData):
 
 
 @dataclass(slots=True, eq=False)
-class FPDEResult(Result):
+class FPDEResult(Result, Generic[ArrayOut]):
     """The solution of a fractional partial differential equation.
 
     Attributes
@@ -101,7 +102,7 @@ class FPDEResult(Result):
 
     t: Array
     x: Any
-    u: Any
+    u: ArrayOut
     success: bool
     message: str
     sol: Callable[..., Any] | None = None
@@ -109,8 +110,8 @@ class FPDEResult(Result):
     errors: SpaceTimeError[Array] = field(default_factory=lambda: SpaceTimeError(np.empty(0), np.empty(0)))
     decision: EvolutionDecision | None = None
     stats: dict[str, Any] = field(default_factory=dict)
-    t_events: list[Any] | None = None
-    u_events: list[Any] | None = None
+    t_events: list[Array] | None = None
+    u_events: list[ArrayOut] | None = None
     components: tuple[str, ...] = ()
     _tools: Any = field(default=None, repr=False)
     _mass: Any = field(default=None, repr=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from hpfracc._arrays import dtype_name, is_array, is_tracer, library_of
-from hpfracc._choices import BoundaryName, EvolutionMethodName
+from hpfracc._choices import ArrayOut, BoundaryName, EvolutionMethodName, Numbers, RateFunction
 from hpfracc._interrupts import raise_interrupted
 from hpfracc._reading import corrects_keywords
 from hpfracc._xp import namespace_of
@@ -53,9 +53,9 @@ _QUADRATURE_FROM = 0.6
 @watched
 @corrects_keywords
 def solve_fpde(
-    reaction: Callable[..., Any] | None,
+    reaction: RateFunction | None,
     t_span: Sequence[float],
-    u0: Any,
+    u0: Numbers | Sequence[Any] | Callable[..., Any] | Mapping[str, Any] | ArrayOut,
     *,
     x: Any = None,
     space: Any,
@@ -85,7 +85,7 @@ def solve_fpde(
     compile: bool | str = "auto",
     progress: bool | Callable[..., Any] = False,
     estimate: bool | str = "auto",
-) -> FPDEResult:
+) -> FPDEResult[ArrayOut]:
     r"""Solve a partial differential equation of fractional order in time or space, on a box of 1 to 3 dimensions.
 
     .. math:: D_t^\alpha u = \mathcal{A} u + f(t, x) + R(t, u), \quad t_0 < t \le t_1
@@ -271,7 +271,7 @@ def solve_fpde(
     result.stats |= {"interrupted": interrupted, "seconds": time.perf_counter() - started}
     if interrupted:
         raise_interrupted(result.message, result)
-    return result
+    return cast(FPDEResult[ArrayOut], result)
 
 
 def read_question(*, method: Any, args: Any, backend: Any, compile: Any, save: Any, **others: Any) -> Question:

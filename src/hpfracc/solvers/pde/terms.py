@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import is_array, library_of
-from hpfracc._choices import SideName
+from hpfracc._choices import HasShape, SideName
 from hpfracc.errors import InvalidInputError, ShapeError
 from hpfracc.solvers.pde.boundary import check_data
 from hpfracc.solvers.pde.orders import checked_order
 
 #: A number (a tensor or JAX scalar carries its gradient), or a function of the coordinates.
-Coefficient = Any
+Coefficient = complex | HasShape | Callable[..., Any]
 
 #: Largest condition number of eigenvectors that count as independent.
 _INDEPENDENT = 1e6
@@ -74,7 +74,7 @@ class Diffusion(SpaceTerm):
         no flux.
     """
 
-    coefficient: Any = 1.0
+    coefficient: Coefficient | Sequence[Coefficient | Sequence[float]] = 1.0
 
     def __post_init__(self) -> None:
         if is_tensor(self.coefficient):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import numpy as np
 
 from hpfracc._arrays import library_of, to_host
+from hpfracc._choices import ArrayOut
 from hpfracc._interrupts import live_bar
 from hpfracc._results import LabelledArrays, Result, new_axes
 from hpfracc._xp import namespace
@@ -61,7 +62,7 @@ class Moments:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class FSDEResult(Result):
+class FSDEResult(Result, Generic[ArrayOut]):
     """Paths of a stochastic equation, or saved values of them.
 
     Arrays are of the library of the call: NumPy, PyTorch or JAX.
@@ -93,7 +94,7 @@ class FSDEResult(Result):
     """
 
     t: np.ndarray
-    y: Any
+    y: ArrayOut
     noise: Any
     method: str
     paths: int
@@ -129,26 +130,28 @@ class FSDEResult(Result):
         """Mean over the paths."""
         if self.moments is not None:
             return self.moments.mean
-        return self.y.mean(0)
+        y: Any = self.y
+        return y.mean(0)
 
     @property
     def standard_error(self) -> Any:
         """Standard error of :meth:`mean`; antithetic pairs count as one value each."""
         if self.moments is not None:
             return self.moments.standard_error
+        y: Any = self.y
         found = Moments()
-        found.add(self.y, self.antithetic)
-        return found.standard_error if found.count else self.y.sum(0) * float("nan")
+        found.add(y, self.antithetic)
+        return found.standard_error if found.count else y.sum(0) * float("nan")
 
     def quantile(self, q: Any) -> Any:
         """Quantiles over the paths, as ``numpy.quantile``."""
         if self.y is None:
             raise InvalidInputError("keep='moments' stores no values for quantiles; use keep='values'")
-        library = library_of(self.y)
-        module = namespace(library).module
-        if library == "torch":
-            return module.quantile(self.y, module.as_tensor(q, dtype=self.y.dtype, device=self.y.device), dim=0)
-        return module.quantile(self.y, module.asarray(q), axis=0)
+        y: Any = self.y
+        module = namespace(library_of(y)).module
+        if library_of(y) == "torch":
+            return module.quantile(y, module.as_tensor(q, dtype=y.dtype, device=y.device), dim=0)
+        return module.quantile(y, module.asarray(q), axis=0)
 
     def plot(self, component: int = 0, *, kind: str = "auto", ax: Axes | None = None, most: int = 50) -> Axes:
         """Plot a component over time.
@@ -176,7 +179,7 @@ class FSDEResult(Result):
         if self.y is None and kind != "mean":
             raise InvalidInputError(f"keep='moments' stores no paths for kind={kind!r}; use 'mean', or keep='values'")
         mean = to_host(self.mean())
-        if mean.ndim != 2 or mean.shape[-1] != self.t.size or (self.y is not None and self.y.ndim != 3):
+        if mean.ndim != 2 or mean.shape[-1] != self.t.size or (self.y is not None and len(self.y.shape) != 3):
             raise InvalidInputError("there are no values over time to plot; solve with save='all'")
         if not -mean.shape[0] <= component < mean.shape[0]:
             raise InvalidInputError(f"component={component!r} of {mean.shape[0]}; use 0 to {mean.shape[0] - 1}")

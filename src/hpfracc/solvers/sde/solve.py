@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from hpfracc import _reading
 from hpfracc._arrays import dtype_name, is_tracer, is_transformed, leaves, library_of, refuse_masked, to_host
-from hpfracc._choices import Interpretation, PathMethodName
+from hpfracc._choices import ArrayOut, HasShape, Interpretation, Numbers, PathMethodName, RateFunction
 from hpfracc._config import get_settings
 from hpfracc._optional import import_optional
 from hpfracc._results import PlainData
@@ -34,10 +34,10 @@ _REFINED, _MOST_REFINED = 8, 10_000
 
 @_reading.corrects_keywords
 def solve_fsde(
-    drift: Callable[..., Any],
-    diffusion: Callable[..., Any] | Any,
+    drift: RateFunction,
+    diffusion: RateFunction | Numbers | HasShape,
     t_span: tuple[float, float],
-    y0: Any,
+    y0: Numbers | ArrayOut,
     *,
     step: float,
     noise_step: float | None = None,
@@ -58,7 +58,7 @@ def solve_fsde(
     antithetic: bool = False,
     backend: str = "auto",
     progress: bool | Callable[..., Any] = False,
-) -> FSDEResult:
+) -> FSDEResult[ArrayOut]:
     r"""Simulate :math:`dX = f(t, X)\,dt + g(t, X)\,dZ`, driven by fractional Brownian motion or a Levy process.
 
     With ``alpha`` below 1 it is the Caputo equation, :math:`D^\alpha X = f(t, X) + g(t, X)\,\dot W` with white noise,
@@ -169,7 +169,7 @@ def solve_fsde(
     >>> result.y.shape, result.method
     ((5, 1, 101), 'doss_sussmann')
     """
-    return read_simulation(**locals()).run()
+    return cast(FSDEResult[ArrayOut], read_simulation(**locals()).run())
 
 
 def read_simulation(*args: Any, **kwargs: Any) -> Simulation:

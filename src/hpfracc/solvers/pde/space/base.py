@@ -95,7 +95,7 @@ class SpaceSetting:
         found = []
         for term in self.terms:
             if isinstance(term, Diffusion):
-                k = term.coefficient
+                k: Any = term.coefficient
                 with np.errstate(all="ignore"):
                     found += [term] if is_tensor(k(*place) if is_function(k) and self.ndim > 1 else k) else []
         return tuple(found)

@@ -83,8 +83,7 @@ class CutSpace(ScatteredSpace):
         (term, *_) = setting.terms
         power, scale = 1.0, 1.0
         if isinstance(term, FractionalDiffusion):
-            check_positive(term.coefficient)
-            power, scale = 0.5 * order_value(term.order), float(term.coefficient)
+            power, scale = 0.5 * order_value(term.order), float(check_positive(term.coefficient))
         stiffness = sparse.csr_array(sparse.coo_array(values, shape=(count, count)))
         super().__init__(setting.xp, stiffness, sparse.csr_array(sparse.diags_array(masses)), power, scale)
         xp, lift = self.xp, sparse.csr_array(sparse.vstack(lifts))

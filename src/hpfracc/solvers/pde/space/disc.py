@@ -288,8 +288,9 @@ class JacobiDisc(PolarSpace):
             series[m, : norms.size] = (basis / norms).T * (q / omega)
             functions[m, :, : norms.size] = omega[:, None] * basis
         self.eigenvalues = radius**-order * eigenvalues
-        refuse_backwards(term.coefficient)
-        self.symbol = -term.coefficient * xp.array(self.eigenvalues)
+        coefficient: Any = term.coefficient
+        refuse_backwards(coefficient)
+        self.symbol = -coefficient * xp.array(self.eigenvalues)
         self._diagonalise(forward, backward)
         self._series, self._functions, self._factor = xp.array(series), xp.array(functions), omega[:, None]
         self.shape = (n, disc.angles)
@@ -386,8 +387,7 @@ class PolarModes(PolarSpace):
         self._diagonalise(*(np.stack([one[part] for one in pairs]) for part in (1, 2)))
         scale, self._power = 1.0, 1.0
         if isinstance(term, FractionalDiffusion):
-            check_positive(term.coefficient)
-            scale, self._power = float(term.coefficient), 0.5 * order_value(term.order)
+            scale, self._power = float(check_positive(term.coefficient)), 0.5 * order_value(term.order)
         self.symbol = xp.array(-scale * self.eigenvalues**self._power)
         self._lowering = xp.array(scale * np.where(self.eigenvalues, self.eigenvalues, 1.0) ** (self._power - 1.0))
         self.shape = (r[unknown].size, theta.size)

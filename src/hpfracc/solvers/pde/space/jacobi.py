@@ -252,7 +252,7 @@ class JacobiInterval(Semidiscretisation):
                 "order 4 where they are smooth; x=jacobi_grid(n, order, (a, b)) has none",
             )
         self._eigenvalues = -(self._half ** (-2.0 * s)) * basis.eigenvalues
-        coefficient = term.coefficient
+        coefficient: Any = term.coefficient
         self._varying: Any = None
         if is_function(coefficient):
             self._varying = coefficient(*self.points) + xp.array(np.zeros(count))

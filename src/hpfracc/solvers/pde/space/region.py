@@ -236,8 +236,7 @@ class RegionSpace(ScatteredSpace):
                 speeds = carried if term.conservative else plain
                 speeds += mesh.along(term.velocity)
             elif isinstance(term, FractionalDiffusion):
-                check_positive(term.coefficient)
-                power, scale = 0.5 * order_value(term.order), float(term.coefficient)
+                power, scale = 0.5 * order_value(term.order), float(check_positive(term.coefficient))
                 along += 1.0
         along += across.diagonal(0, 1, 2)[:, None]
         speeds = np.abs(carried) + np.abs(plain)

@@ -425,14 +425,15 @@ def check_finite(values: Any) -> None:
         raise InvalidInputError("Diffusion or Advection: a coefficient is not finite; give numbers at every point")
 
 
-def check_positive(values: Any) -> None:
-    """Refuse coefficients of diffusion that are not positive."""
+def check_positive(values: Any) -> Any:
+    """The coefficients of a diffusion; those that are not positive are refused."""
     plain = np.zeros(0) if is_tracer(values) else to_host(values)
     if not np.iscomplexobj(plain) and not np.all(plain > 0.0):
         raise InvalidInputError(
             f"Diffusion: a coefficient of {float(np.min(plain)):g}; it has to be positive everywhere, or the "
             "equation is ill-posed"
         )
+    return values
 
 
 def peclet_notes(number: float, width: float) -> tuple[str, ...]:
