@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from _alternatives import equations
+from _alternatives import equations, samples
 from _alternatives.row import ROWS, Pair, Row
 from _common import RESULTS, machine_line, print_table, show, write_json
 
 from hpfracc._files import write_whole
 
 #: Modules whose rows are in the table.
-MODULES = (equations,)
+MODULES = (equations, samples)
 #: Seconds for the turns of a row after the first, and the most turns.
 _SECONDS, _TURNS = 6.0, 9
 HEAD = ("row", "ours", "alternative", "ratio", "aim", "our error", "its error", "our estimate")
