@@ -212,11 +212,31 @@ def test_a_mask_or_a_unit_is_refused(call: Callable[[], Any]):
         lambda: hf.solve_fsde(lambda t, y: -y, lambda t, y: 1.0, (0.0, 1.0), [1.0], step=1e-12, interpretation="ito"),
         lambda: hf.sweep(lambda a, b: a, hf.grid(a=np.arange(10**6), b=np.arange(10**10, 10**10 + 10**6), c=T)),
         lambda: hf.smooth_derivative(T, T, 0.5, nodes=10**12),
+        lambda: hf.transport.labelled_tracks(3, 10**12),
+        lambda: hf.transport.labelled_tracks(3, 10, dimensions=10**12),
     ],
 )
 def test_a_size_that_no_memory_holds_is_refused(call: Callable[[], Any]):
     """Before an array is made, with what it would need."""
     with pytest.raises(OutOfMemoryError, match=r"needs .* and this machine has"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: hf.control.pade(1e308), "another unit of time"),
+        (lambda: hf.control.FOPIDController(T, 0.1, (0.0, 1.0), 1.0, 0.0, False), r"call FOPID\(...\).controller"),
+        (lambda: hf.sweep(lambda a: a, LOSSY["a masked number"]), "not parameters"),
+        (
+            lambda: hf.solve_fsde(lambda t, y: -y, lambda t, y: 1.0, (0.0, 1.0), [1.0], step=0.1, correlation=10**400),
+            "a matrix of numbers",
+        ),
+    ],
+)
+def test_odd_values_are_named(call: Callable[[], Any], words: str):
+    """What no number can hold, and what is of another kind."""
+    with pytest.raises(HpfraccError, match=words):
         call()
 
 

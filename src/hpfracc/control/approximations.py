@@ -186,6 +186,8 @@ def cfe(system: Any, center: float = 1.0, order: int = 4, band: Any = None) -> A
 def pade(lag: float, order: int = 3) -> TransferFunction:
     """Padé's approximation of ``exp(-lag s)`` of a degree ``order``, a transfer function with integer powers."""
     wait, n = number("lag", lag, above=0.0), whole("order", order, least=1, most=12)
+    if n * math.log(wait) > 700.0:
+        raise InvalidInputError(f"lag={wait:g} to the power {n} is too large for a number; use another unit of time")
     row = [math.factorial(2 * n - k) * math.comb(n, k) / math.factorial(2 * n) * wait**k for k in range(n + 1)]
     return TransferFunction({float(k): (-1.0) ** k * v for k, v in enumerate(row)}, dict(enumerate(row)))
 

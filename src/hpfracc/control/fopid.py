@@ -267,6 +267,8 @@ class FOPIDController:
     def __init__(
         self, law: FOPID, step: float, limits: Any, setpoint_weight: float, derivative_weight: float, compile: bool
     ) -> None:
+        if not isinstance(law, FOPID):
+            raise InvalidInputError(f"law={shown(law)} is not a FOPID; call FOPID(...).controller(step)")
         self.step = number("step", step, above=0.0)
         self.limits = pair("limits", limits, infinite=True)
         self.setpoint_weight = number("setpoint_weight", setpoint_weight)

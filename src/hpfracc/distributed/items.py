@@ -198,7 +198,7 @@ def read_parameters(given: Any) -> SweepParameters:
         return given
     if isinstance(given, Mapping):
         raise InvalidInputError("params is a mapping; use hf.grid(**params) or hf.points(**params)")
-    items = list(given) if isinstance(given, Iterable) else []
+    items = list(given) if isinstance(given, Iterable) and getattr(given, "ndim", 1) else []
     if not items or not all(isinstance(item, Mapping) and set(item) == set(items[0]) for item in items):
         raise InvalidInputError(
             f"params={type(given).__name__} are not parameters; use hf.grid(...), hf.points(...), or a list of dicts "

@@ -50,7 +50,7 @@ def read_correlation(correlation: Any, noise: Noise, noises: int, source: Random
         raise InvalidInputError(f"correlation= with {noise!r}, which has no finite variance; mix it in the diffusion")
     try:
         matrix = source.array(correlation)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"correlation={correlation!r}: give a matrix of numbers") from None
     if tuple(matrix.shape) != (noises, noises):
         raise ShapeError(

@@ -202,12 +202,13 @@ def labelled_tracks(
     >>> tracks.shape, models.shape, alpha.shape
     ((10, 2, 50), (10,), (10,))
     """
-    random, times = _reading.generator(rng), np.arange(float(_reading.whole("n", n, least=2)))
+    random, times = _reading.generator(rng), np.arange(float(_reading.count("n", n, least=2)))
     names = [_reading.choice("model", each, tuple(_RANGES)) for each in _reading.listed("models", models, "names")]
     d, noise = _reading.whole("dimensions", dimensions, least=1), _reading.number("noise", noise, least=0.0)
     if not names:
         raise InvalidInputError(f"models is empty; name some of {', '.join(_RANGES)}")
     labels = random.choice(names, size=_reading.count("size", size))
+    _reading.require_room(f"labelled_tracks of dimensions={d:,}", float(d) * times.size * labels.size)
     ranges = np.round(20 * np.array([_RANGES[each] for each in labels]).reshape(-1, 2)).astype(int)
     alpha = 0.05 * random.integers(ranges[:, 0], ranges[:, 1] + 1)
     tracks = np.empty((labels.size, d, times.size))
