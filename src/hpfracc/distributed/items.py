@@ -198,7 +198,8 @@ def read_parameters(given: Any) -> SweepParameters:
         return given
     if isinstance(given, Mapping):
         raise InvalidInputError("params is a mapping; use hf.grid(**params) or hf.points(**params)")
-    items = list(given) if isinstance(given, Iterable) and getattr(given, "ndim", 1) else []
+    bare = not isinstance(given, Iterable) or (isinstance(given, np.ndarray) and given.ndim == 0)
+    items = [] if bare else list(given)
     if not items or not all(isinstance(item, Mapping) and set(item) == set(items[0]) for item in items):
         raise InvalidInputError(
             f"params={type(given).__name__} are not parameters; use hf.grid(...), hf.points(...), or a list of dicts "
