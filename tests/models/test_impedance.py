@@ -86,3 +86,35 @@ def test_bad_data_are_refused():
         circuit.fit(W, np.zeros(W.size, complex))
     with pytest.raises(InvalidInputError, match="reflective"):
         models.finite_warburg(end="reflecting")
+
+
+def test_distributed_elements():
+    """Lines and reactions in their limits."""
+    np.testing.assert_allclose(models.gerischer(2.0, 3.0).impedance([0.0, 1e8]), [2.0, 2.0 / np.sqrt(3e8j)], rtol=1e-7)
+    line = models.transmission_line(3.0, 2.0).impedance(W)
+    np.testing.assert_allclose(line, models.finite_warburg(3.0, 6.0, "reflective").impedance(W), rtol=1e-12)
+    np.testing.assert_allclose(models.bisquert(3.0, 1e13, 2.0).impedance(W), line, rtol=1e-9)
+    assert np.isclose(models.bisquert(2.0, 8.0).impedance(0.0), 4.0 / np.tanh(0.5))
+
+
+def test_circuits_as_text():
+    """Nested, with values and names of the elements."""
+    words = "R0-p(R1-W1,CPE1)-p(C2,R2)-L1"
+    cell = models.circuit(words, R0=10.0, CPE1_alpha=0.8, C2=1e-3)
+    same = models.resistor(10.0) + ((models.resistor(100.0) + models.warburg(10.0)) | models.constant_phase(1e-5, 0.8))
+    same = same + (models.capacitor(1e-3) | models.resistor(100.0)) + models.inductor(1e-6)
+    np.testing.assert_allclose(cell.impedance(W), same.impedance(W), rtol=1e-12)
+    assert cell.names == ("R0", "R1", "W1", "CPE1_Q", "CPE1_alpha", "C2", "R2", "L1")
+    assert cell.name == words
+    data = models.circuit("R0-p(R1,CPE1)", R0=7.0, R1=300.0).impedance(W)
+    fit = models.circuit("R0-p(R1,CPE1)").fit(W, data)
+    assert np.isclose(fit.model.values["R1"], 300.0, rtol=1e-6)
+    for wrong, what in (
+        ("R0-p(R1,CPE1", "the end"),
+        ("R0-X1", "X1 is no element"),
+        ("R0-R0", "twice"),
+        ("R0)", "follows"),
+        ("", "not text"),
+    ):
+        with pytest.raises(InvalidInputError, match=what):
+            models.circuit(wrong)

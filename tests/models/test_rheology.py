@@ -142,3 +142,21 @@ def test_a_fit_asks_for_few_values():
     fit = models.zener().fit(t, data, "relaxation")
     assert operation.calls() < 90 and len(operation._plans) == 1
     assert np.allclose(fit.estimates, [1.0, 2.0, 3.0, 0.6], atol=3.0 * fit.standard_errors)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 1.0])
+@pytest.mark.parametrize("name", ["burgers", "jeffreys", "liquid_zener"])
+def test_liquids(name, alpha):
+    """Creep and relaxation are the transforms of the modulus, by mpmath's inversion."""
+    mpmath = pytest.importorskip("mpmath")
+    material = getattr(models, name)(alpha=alpha, tau=0.7).replace(viscosity=2.0)
+
+    def modulus(s):
+        return mpmath.mpmathify(complex(material(complex(s))))
+
+    for t in (0.3, 2.0):
+        creep = mpmath.invertlaplace(lambda s: 1 / (s * modulus(s)), t, method="talbot", degree=18)
+        assert np.isclose(material.creep(t), float(creep), rtol=1e-9)
+        if not (name == "jeffreys" and alpha == 1.0):  # which has an impulse at 0
+            relaxation = mpmath.invertlaplace(lambda s: modulus(s) / s, t, method="talbot", degree=18)
+            assert np.isclose(material.relaxation(t), float(relaxation), rtol=1e-8)

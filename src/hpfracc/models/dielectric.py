@@ -128,17 +128,21 @@ def havriliak_negami(
     def decay(t: Array, size: float, tau: float, infinite: float, a: float, g: float) -> Array:
         if a == 1.0:
             return np.asarray(size * gammaincc(g, t / tau))
-        # The inverse transform of (1 - (1 + (s tau)^a)^-g)/s, for t > 0.
-        x = np.where(t > 0.0, t / tau, 1.0)[..., np.newaxis]
-        s = _POINTS / x
-        values = -np.expm1(-g * log1p(s**a)) / s * _WEIGHTS / x
-        return np.where(t > 0.0, size * values.real.sum(axis=-1), size)
+        found = inverse_transform(lambda s: -np.expm1(-g * log1p(s**a)) / s, t / tau)
+        return np.where(t > 0.0, size * found, size)
 
     return _made(
         described("havriliak_negami", strength, tau, infinite, alpha, gamma),
         lambda s, size, tau, infinite, a, g: infinite + size / (1.0 + (s * tau) ** a) ** g,
         decay,
     )
+
+
+def inverse_transform(transform: Any, t: Array) -> Array:
+    """The inverse Laplace transform at t >= 0 of a function that is analytic off the negative axis; at 0 its limit."""
+    start = np.min(t, where=t > 0.0, initial=1.0) * 1e-12
+    x = np.where(t > 0.0, t, start)[..., np.newaxis]
+    return np.asarray((transform(_POINTS / x) * _WEIGHTS / x).real.sum(axis=-1))
 
 
 def _made(fields: dict[str, Any], transfer: Any, decay: Any) -> Dielectric:

@@ -13,16 +13,19 @@ A. Lasia, Electrochemical Impedance Spectroscopy and its Applications, Springer,
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, final
 
 import numpy as np
 
-from hpfracc._reading import choice
+from hpfracc._reading import choice, text
+from hpfracc.errors import InvalidInputError
 from hpfracc.models.base import described
 from hpfracc.models.responses import ResponseModel
 
 __all__ = [
-    "Impedance", "capacitor", "constant_phase", "finite_warburg", "inductor", "randles", "resistor", "warburg",
+    "Impedance", "bisquert", "capacitor", "circuit", "constant_phase", "finite_warburg", "gerischer", "inductor",
+    "randles", "resistor", "transmission_line", "warburg",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -148,6 +151,143 @@ def finite_warburg(R: float = 1.0, tau: float = 1.0, end: str = "transmissive") 
         return np.asarray(r * np.where(z == 0.0, 1.0, np.tanh(z) / np.where(z == 0.0, 1.0, z)))
 
     return _element(described(end, R, tau), transfer)
+
+
+def gerischer(R: float = 1.0, tau: float = 1.0) -> Impedance:  # noqa: N803
+    r"""Diffusion with a reaction, :math:`Z = R/\sqrt{1 + s\tau}`.
+
+    Parameters
+    ----------
+    R, tau : float
+        Resistance at low frequencies in ohm, and time of the reaction in seconds.
+
+    Returns
+    -------
+    Impedance
+    """
+    return _element(described("gerischer", R, tau), lambda s, r, tau: r / np.sqrt(1.0 + s * tau))
+
+
+def transmission_line(Rt: float = 1.0, Q: float = 1.0, alpha: float = 1.0) -> Impedance:  # noqa: N803
+    r"""A pore: a line of resistances with a constant-phase element to the wall.
+
+    .. math:: Z = \sqrt{R_t/(Q s^\alpha)}\,\coth\sqrt{R_t Q s^\alpha}
+
+    Parameters
+    ----------
+    Rt : float
+        Resistance along the line, in ohm.
+    Q, alpha : float
+        The wall of the whole pore, as in :func:`constant_phase`.
+
+    Returns
+    -------
+    Impedance
+    """
+
+    def transfer(s: Array, r: float, q: float, a: float) -> Array:
+        z = np.sqrt(r * q * s**a)
+        return np.asarray(r / (z * np.tanh(z)))
+
+    return _element(described("transmission_line", Rt, Q, alpha), transfer)
+
+
+def bisquert(Rt: float = 1.0, Rk: float = 1.0, Q: float = 1.0, alpha: float = 1.0) -> Impedance:  # noqa: N803
+    r"""A :func:`transmission_line` whose wall reacts: Bisquert's model of diffusion with recombination.
+
+    .. math:: Z = \sqrt{R_t \zeta}\,\coth\sqrt{R_t/\zeta}, \quad 1/\zeta = 1/R_k + Q s^\alpha
+
+    Parameters
+    ----------
+    Rt, Rk : float
+        Resistances of the transport along the line and of the reaction at its wall, in ohm.
+    Q, alpha : float
+        The constant-phase element of the wall.
+
+    Returns
+    -------
+    Impedance
+    """
+
+    def transfer(s: Array, r: float, k: float, q: float, a: float) -> Array:
+        z = np.sqrt(r * (1.0 / k + q * s**a))
+        return np.asarray(r / (z * np.tanh(z)))
+
+    return _element(described("bisquert", Rt, Rk, Q, alpha), transfer)
+
+
+#: Elements of a circuit in text.
+_ELEMENTS: dict[str, Any] = {
+    "R": lambda: resistor(100.0), "C": lambda: capacitor(1e-5), "L": lambda: inductor(1e-6),
+    "CPE": lambda: constant_phase(1e-5, 0.9), "W": lambda: warburg(10.0), "Ws": lambda: finite_warburg(100.0, 1.0),
+    "Wo": lambda: finite_warburg(100.0, 1.0, "reflective"), "G": lambda: gerischer(100.0, 1.0),
+    "TLo": lambda: transmission_line(100.0, 1e-3, 0.9), "TL": lambda: bisquert(100.0, 100.0, 1e-3, 0.9),
+}  # fmt: skip
+
+
+def circuit(words: str, **values: float) -> Impedance:
+    """A circuit from text: ``-`` is in series, ``p(..., ...)`` in parallel.
+
+    Parameters
+    ----------
+    words : str
+        Such as ``"R0-p(R1,CPE1)-W1"``. Elements are R, C, L, CPE, W (:func:`warburg`), Ws and Wo
+        (:func:`finite_warburg`, transmissive and reflective), G (:func:`gerischer`), TLo (:func:`transmission_line`)
+        and TL (:func:`bisquert`), each with a number or without.
+    **values : float
+        Values of parameters; by default those of an electrochemical cell. A parameter is called like its element, or
+        ``CPE1_Q`` and ``CPE1_alpha`` if that has several.
+
+    Returns
+    -------
+    Impedance
+
+    Examples
+    --------
+    >>> from hpfracc import models
+    >>> cell = models.circuit("R0-p(R1,CPE1)", R0=10.0, CPE1_alpha=0.8)
+    >>> cell.names
+    ('R0', 'R1', 'CPE1_Q', 'CPE1_alpha')
+    """
+    tokens = re.findall(r"[A-Za-z]+\d*|\S", text("words", words))
+    seen: set[str] = set()
+
+    def refuse(what: str) -> InvalidInputError:
+        return InvalidInputError(f"{words!r}: {what}; write circuits like 'R0-p(R1,CPE1)-W1'")
+
+    def series() -> Impedance:
+        found = element()
+        while tokens and tokens[0] == "-":
+            tokens.pop(0)
+            found = found + element()
+        return found
+
+    def element() -> Impedance:
+        name = tokens.pop(0) if tokens else "the end"
+        if name == "p" and tokens and tokens.pop(0) == "(":
+            found, mark = series(), tokens.pop(0) if tokens else "the end"
+            while mark == ",":
+                found = found | series()
+                mark = tokens.pop(0) if tokens else "the end"
+            if mark != ")":
+                raise refuse(f"{mark} stands where ')' or ',' is needed")
+            return found
+        kind = name.rstrip("0123456789")
+        if kind not in _ELEMENTS:
+            raise refuse(f"{name} is no element; there are {', '.join(_ELEMENTS)}")
+        if name in seen:
+            raise refuse(f"{name} occurs twice, and needs two numbers")
+        seen.add(name)
+        one: Impedance = _ELEMENTS[kind]()
+        several = len(one.parameters) > 1
+        named = [dataclasses.replace(p, name=f"{name}_{p.name}" if several else name) for p in one.parameters]
+        return dataclasses.replace(one, name=name, parameters=tuple(named))
+
+    found = series()
+    if tokens:
+        raise refuse(f"{tokens[0]} follows a circuit that is complete")
+    whole: Impedance = dataclasses.replace(found, name=words)
+    return whole.replace(**values)
 
 
 def randles(

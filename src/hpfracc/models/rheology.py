@@ -19,10 +19,14 @@ import numpy as np
 from scipy.special import rgamma
 
 from hpfracc.models.base import described
+from hpfracc.models.dielectric import inverse_transform
 from hpfracc.models.responses import ResponseModel
 from hpfracc.special import mittag_leffler
 
-__all__ = ["Rheology", "kelvin_voigt", "maxwell", "poynting_thomson", "springpot", "zener"]
+__all__ = [
+    "Rheology", "burgers", "jeffreys", "kelvin_voigt", "liquid_zener", "maxwell", "poynting_thomson", "springpot",
+    "zener",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -184,6 +188,97 @@ def poynting_thomson(e0: float = 1.0, e1: float = 1.0, tau: float = 1.0, alpha: 
         lambda s, e0, e1, tau, a: 1.0 / (1.0 / e0 + 1.0 / (e1 * (1.0 + (s * tau) ** a))),
         lambda t, e0, e1, tau, a: (e0 * e1 + e0**2 * _decay((e0 + e1) / e1 * (t / tau) ** a, a)) / (e0 + e1),
         lambda t, e0, e1, tau, a: 1.0 / e0 + _growth((t / tau) ** a, a) / e1,
+    )
+
+
+def burgers(e1: float = 1.0, viscosity: float = 1.0, e2: float = 1.0, tau: float = 1.0, alpha: float = 0.5) -> Rheology:
+    r"""The fractional Burgers model: a spring, a dashpot, and a spring with a spring-pot in parallel, in series.
+
+    .. math:: J(t) = \frac1{E_1} + \frac{t}{\eta} + \frac{1 - E_\alpha(-(t/\tau)^\alpha)}{E_2}
+
+    Parameters
+    ----------
+    e1, viscosity : float
+        Modulus in pascal and viscosity in pascal second of the spring and the dashpot in series.
+    e2 : float
+        Modulus of the spring beside the spring-pot.
+    tau : float
+        Retardation time in seconds.
+    alpha : float
+        ``0 < alpha <= 1``; 1 is Burgers' model.
+
+    Returns
+    -------
+    Rheology
+        Its relaxation modulus is an inverse transform, with about 12 digits.
+    """
+
+    def modulus(s: Array, e1: float, eta: float, e2: float, tau: float, a: float) -> Array:
+        return np.asarray(s / (s / e1 + 1.0 / eta + s / (e2 * (1.0 + (s * tau) ** a))))
+
+    return _made(
+        described("burgers_fluid", e1, viscosity, e2, tau, alpha),
+        modulus,
+        lambda t, *values: inverse_transform(lambda s: modulus(s, *values) / s, t),
+        lambda t, e1, eta, e2, tau, a: 1.0 / e1 + t / eta + _growth((t / tau) ** a, a) / e2,
+    )
+
+
+def jeffreys(viscosity: float = 1.0, e: float = 1.0, tau: float = 1.0, alpha: float = 0.5) -> Rheology:
+    r"""The fractional Jeffreys model: a dashpot in series with a spring and a spring-pot in parallel.
+
+    .. math:: J(t) = \frac{t}{\eta} + \frac{1 - E_\alpha(-(t/\tau)^\alpha)}{E}
+
+    Parameters
+    ----------
+    viscosity : float
+        Of the dashpot, in pascal second.
+    e, tau, alpha : float
+        Modulus in pascal, retardation time in seconds, and order, ``0 < alpha <= 1``; 1 is Jeffreys' model.
+
+    Returns
+    -------
+    Rheology
+        Its relaxation modulus is an inverse transform, with about 12 digits; for ``alpha = 1`` without an impulse at 0.
+    """
+
+    def modulus(s: Array, eta: float, e: float, tau: float, a: float) -> Array:
+        return np.asarray(s / (1.0 / eta + s / (e * (1.0 + (s * tau) ** a))))
+
+    return _made(
+        described("jeffreys", viscosity, e, tau, alpha),
+        modulus,
+        lambda t, *values: inverse_transform(lambda s: modulus(s, *values) / s, t),
+        lambda t, eta, e, tau, a: t / eta + _growth((t / tau) ** a, a) / e,
+    )
+
+
+def liquid_zener(viscosity: float = 1.0, e: float = 1.0, tau: float = 1.0, alpha: float = 0.5) -> Rheology:
+    r"""The fractional liquid Zener model: a dashpot in parallel with a spring and a spring-pot in series.
+
+    .. math:: G^*(s) = \eta s + E\,\frac{(s\tau)^\alpha}{1 + (s\tau)^\alpha}, \quad G(t) = E\,E_\alpha(-(t/\tau)^\alpha)
+
+    Parameters
+    ----------
+    viscosity : float
+        Of the dashpot, in pascal second; its impulse at 0 is not part of G.
+    e, tau, alpha : float
+        Modulus in pascal, relaxation time in seconds, and order, ``0 < alpha <= 1``.
+
+    Returns
+    -------
+    Rheology
+        Its creep compliance is an inverse transform, with about 12 digits.
+    """
+
+    def modulus(s: Array, eta: float, e: float, tau: float, a: float) -> Array:
+        return np.asarray(eta * s + e * (s * tau) ** a / (1.0 + (s * tau) ** a))
+
+    return _made(
+        described("liquid_zener", viscosity, e, tau, alpha),
+        modulus,
+        lambda t, _, e, tau, a: e * _decay((t / tau) ** a, a),
+        lambda t, *values: inverse_transform(lambda s: 1.0 / (s * modulus(s, *values)), t),
     )
 
 
