@@ -35,6 +35,7 @@ FACES = sorted({*PUBLIC_MODULES, *MODULES, *LAYERS, "hpfracc.models.problems.par
 #: Functions and methods with keywords that no list can hold, and what those are; a ``plot`` or ``draw`` hands them on
 #: to Matplotlib.
 FREE_KEYWORDS = {
+    "circuit": "names of the parameters of its elements",
     "explain": "keywords of the call that is explained, or of the function that an adapter wraps",
     "grid": "names of the user's parameters",
     "points": "names of the user's parameters",

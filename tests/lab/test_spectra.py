@@ -81,6 +81,13 @@ def test_other_spectra() -> None:
         assert np.isclose(found.infinite, infinite, rtol=0.05)
 
 
+def test_diffusion_is_no_peak() -> None:
+    """Of Randles' circuit the charge transfer is a peak; diffusion has no time within the data."""
+    found = lab.relaxation_times(W, models.randles(sigma=1.0).impedance(W), samples=20)
+    assert all(1.0 / W[-1] <= peak.tau <= 1.0 / W[0] for peak in found.peaks)
+    assert any(np.isclose(peak.resistance, 100.0, rtol=0.1) for peak in found.peaks)
+
+
 def test_kramers_kronig() -> None:
     """Samples that drift or respond nonlinearly fail, clean and noisy ones pass."""
     whole, change = impedance(), np.log10(W[-1] / W) / 7.0

@@ -57,7 +57,7 @@ class RelaxationSpectrum:
     low, high : ndarray, shape (m,)
         Band that covers it with a probability of 95 % on average over the times.
     peaks : tuple of Peak
-        Arcs of Cole and Cole, by increasing time.
+        Arcs of Cole and Cole whose times are within ``1/w``, by increasing time.
     infinite, inductance : float
         The value at infinite frequency (for a modulus, at 0), and the inductance of an impedance.
     strength : float
@@ -347,6 +347,8 @@ def _arcs(
     peaks = []
     for k in np.argsort(found.x[count : 2 * count]):
         area, place = found.x[k], found.x[count + k]
+        if not -np.log(w[-1]) <= place <= -np.log(w[0]):  # such as diffusion, which has no time of its own
+            continue
         moved = wide * errors[count + k]
         peaks.append(
             Peak(
