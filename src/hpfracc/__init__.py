@@ -17,7 +17,8 @@ True
 
 Equations
     solve_fode, fdeint; solve_fsde with noise; solve_fpde with the terms and conditions of pde, and
-    steady_state; fit_fode and fit_fpde estimate parameters, orders and initial values from data
+    steady_state; fit_fode and fit_fpde estimate parameters, orders and initial values from data;
+    audit judges a solution
 Operators on samples or functions, at points ``t``, of order ``alpha``
     caputo, riemann_liouville, grunwald_letnikov, riemann_liouville_integral, caputo_fabrizio, atangana_baleanu,
     hadamard, caputo_hadamard, katugampola, caputo_katugampola, erdelyi_kober, hilfer, marchaud, psi_caputo,

@@ -145,6 +145,8 @@ from hpfracc.solvers.sde.noise.fractional_brownian import fbm as fbm
 from hpfracc.solvers.sde.noise.fractional_brownian import fgn as fgn
 from hpfracc.solvers.sde.result import FSDEResult as FSDEResult
 from hpfracc.solvers.sde.solve import solve_fsde as solve_fsde
+from hpfracc.solvers.stepping.audit import Audit as Audit
+from hpfracc.solvers.stepping.audit import audit as audit
 from hpfracc.special._mittag_leffler import mittag_leffler as mittag_leffler
 from hpfracc.special._mittag_leffler import mittag_leffler_derivative as mittag_leffler_derivative
 from hpfracc.special._mittag_leffler_matrix import mittag_leffler_matrix as mittag_leffler_matrix

@@ -252,6 +252,14 @@ def solve_fode(
         if not isinstance(error, MemoryError) and not registry.adapter(problem.library).is_out_of_memory(error):
             raise
         raise _out_of_memory(problem, options, error) from error
+    if (
+        derivative == "caputo"
+        and problem.library == "numpy"
+        and not (problem.terms or problem.delays or callable(alpha))
+    ):
+        # What hf.audit needs to know of the equation.
+        known = {"alpha": alpha, "dy0": dy0 or [], "rtol": rtol, "atol": atol}
+        result.stats["equation"] = {name: np.asarray(each, dtype=float).tolist() for name, each in known.items()}
     if result.stats.get("interrupted") and not result.success:
         raise_interrupted(result.message, result)
     return cast(FODEResult[ArrayOut], result)
