@@ -71,7 +71,7 @@ def truth(trials: int) -> None:
     started, worst = time.process_time(), []
     for seed in range(trials):
         fun, exact, solution, alpha, t = solved(np.random.default_rng(seed))
-        found = hf.audit(fun, solution, alpha=alpha, tol=1e-6)
+        found = hf.audit(fun, solution, alpha=alpha, rtol=1e-6)
         y = solution.sol(t) if hasattr(solution, "sol") else solution[1]
         error, size = float(np.abs(y[0] - exact(t)).max()), float(np.abs(exact(t)).max())
         holds += found.error >= error - 1e-12 * size

@@ -59,7 +59,7 @@ def test_the_bound_of_a_solve_holds_and_is_not_far():
 def test_the_tolerance_is_that_of_the_result():
     rough = hf.solve_fode(decay, (0.0, 2.0), [1.0], 0.6, step=0.1, method="implicit_trapezoid")
     assert not hf.audit(decay, rough).ok
-    assert hf.audit(decay, rough, tol=0.05).ok
+    assert hf.audit(decay, rough, rtol=0.05).ok
 
 
 def test_systems_of_several_orders_and_functions():

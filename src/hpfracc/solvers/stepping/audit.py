@@ -73,7 +73,7 @@ def audit(
     solution: Any,
     *,
     alpha: Any = None,
-    tol: float | None = None,
+    rtol: float | None = None,
     t_span: tuple[float, float] | None = None,
     dy0: Any = None,
     args: tuple[Any, ...] = (),
@@ -95,7 +95,7 @@ def audit(
         (..., d) for a number t, with ``t_span``. A result with ``dense_output=True`` is judged between its steps, too.
     alpha : float or array_like
         The order, one number or one for each component. Not needed for a result of ``solve_fode``.
-    tol : float, optional
+    rtol : float, optional
         The error allowed, relative to the largest value of each component. By default ``atol + rtol |y|`` of the
         result, and 1e-6 otherwise.
     t_span : pair of float, optional
@@ -145,8 +145,8 @@ def audit(
         where = float(given.times[~np.isfinite(values).all(axis=0)][0])
         return Audit(False, math.inf, math.inf, where, f"The solution is not finite at t = {where:g}.")
     size = np.abs(values).max(axis=1)
-    if tol is not None or "rtol" not in stats:
-        allowed = (1e-6 if tol is None else tol) * np.where(size > 0.0, size, 1.0)
+    if rtol is not None or "rtol" not in stats:
+        allowed = (1e-6 if rtol is None else rtol) * np.where(size > 0.0, size, 1.0)
     else:
         allowed = np.broadcast_to(np.asarray(stats["atol"], dtype=float), given.shape).ravel() + stats["rtol"] * size
     initial = [values[:, 0], *(np.broadcast_to(each, given.shape).ravel() for each in (dy0 or stats.get("dy0") or []))]
