@@ -81,25 +81,7 @@ def test_an_interpolant_that_is_worse_than_its_nodes_is_found():
     assert not hf.audit(decay, lambda t: [np.interp(t, coarse, nodes)], alpha=0.5, t_span=(0.0, 2.0)).ok
 
 
-def test_values_that_are_not_finite():
-    y = exact(0.5)
-    y[7] = np.nan
-    found = hf.audit(decay, (T, y[None]), alpha=0.5)
-    assert not found.ok
-    assert found.t == T[7]
-
-
-@pytest.mark.parametrize(
-    ("solution", "options", "message"),
-    [
-        ((T, exact(0.5)[None]), {}, "alpha"),
-        ((T, exact(0.5)), {"alpha": 0.5}, "shape"),
-        ((T[::-1], exact(0.5)[None]), {"alpha": 0.5}, "increase"),
-        ((T, exact(0.5)[None]), {"alpha": 1.5}, "dy0"),
-        (lambda t: [0.0], {"alpha": 0.5}, "t_span"),
-        ((T, exact(0.5)[None]), {"alpha": -0.5}, "above 0"),
-    ],
-)
-def test_what_cannot_be_judged_is_refused(solution, options, message):
+@pytest.mark.parametrize(("options", "message"), [({}, "alpha"), ({"alpha": 1.5}, "dy0"), ({"alpha": -0.5}, "above 0")])
+def test_what_cannot_be_judged_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
-        hf.audit(decay, solution, **options)
+        hf.audit(decay, (T, exact(0.5)[None]), **options)
