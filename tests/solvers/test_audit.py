@@ -74,13 +74,6 @@ def test_systems_of_several_orders_and_functions():
     assert not wrong.ok
 
 
-def test_an_interpolant_that_is_worse_than_its_nodes_is_found():
-    coarse = np.linspace(0.0, 2.0, 21)
-    nodes = exact(0.5, coarse)
-    assert hf.audit(decay, (coarse, nodes[None]), alpha=0.5).ok
-    assert not hf.audit(decay, lambda t: [np.interp(t, coarse, nodes)], alpha=0.5, t_span=(0.0, 2.0)).ok
-
-
 @pytest.mark.parametrize(("options", "message"), [({}, "alpha"), ({"alpha": 1.5}, "dy0"), ({"alpha": -0.5}, "above 0")])
 def test_what_cannot_be_judged_is_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
