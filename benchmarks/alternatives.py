@@ -2,7 +2,8 @@
 
     python benchmarks/alternatives.py [--only NAME ...] [--limit SECONDS] [--list]
 
-Each row has both times, both true errors, and their ratio, measured in turns in one run. A way that takes longer than
+Each row has both times, both true errors, and their ratio, measured in turns in one run, in processor time, which other
+programs disturb least; set OMP_NUM_THREADS=1, or idle threads of linear algebra count. A way that takes longer than
 ``--limit`` is stopped, and its time shown as ``>``. The figures go to ``results/alternatives.json``, of which
 ``results/alternatives.txt`` is made; with ``--only`` the other rows stay as they were. A row is a function with
 ``@row`` in ``_alternatives/``.
@@ -45,24 +46,24 @@ def limited(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
         raise Stopped
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def once(run: Callable[[], Any], limit: float) -> tuple[float, Any]:
     """Seconds of one call, and its answer; infinite seconds if it was stopped."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         with limited(limit):
             answer = run()
     except Stopped:
         return math.inf, None
-    return time.perf_counter() - begin, answer
+    return time.process_time() - begin, answer
 
 
 def measure(row: Row, limit: float) -> dict[str, Any]:
@@ -71,8 +72,8 @@ def measure(row: Row, limit: float) -> dict[str, Any]:
     ways = [way for way in (pair.ours, pair.other) if way is not None]
     first, answers = zip(*(once(way, limit) for way in ways), strict=True)
     turns: list[list[float]] = [[] for _ in ways]
-    deadline = time.perf_counter() + _SECONDS
-    while math.isfinite(sum(first)) and time.perf_counter() + sum(first) < deadline and len(turns[0]) < _TURNS:
+    deadline = time.process_time() + _SECONDS
+    while math.isfinite(sum(first)) and time.process_time() + sum(first) < deadline and len(turns[0]) < _TURNS:
         for way, taken in zip(ways, turns, strict=True):
             taken.append(once(way, limit)[0])
     seconds = [statistics.median(taken) if taken else one for taken, one in zip(turns, first, strict=True)]

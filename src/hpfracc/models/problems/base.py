@@ -72,6 +72,7 @@ class EvolutionOptions(TypedDict, total=False):
     atol: float
     step: float | None
     max_step: float | None
+    max_seconds: float | None
     first_step: float | None
     breakpoints: Sequence[float]
     t_eval: Any

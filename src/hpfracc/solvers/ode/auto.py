@@ -50,6 +50,9 @@ def solve_auto(problem: Problem, options: Options) -> FODEResult:
     if name is None and options.step is not None:
         return _solve_stepped(problem, options)
     if name is None:
+        method = find_method("integer_order")
+        if method.refuses(problem, options) is None:
+            return because(method.solve(problem, options), "the order is whole, and no step was given")
         method = find_method("adaptive")
         if method.refuses(problem, options) is None:
             return because(method.solve(problem, options), "no step was given")
@@ -154,7 +157,7 @@ def solve_to_tolerance(method: Method, problem: Problem, options: Options) -> FO
     over = jump = math.nan
     steps = min(_FIRST, options.max_steps)
     result = solve(steps, plain)
-    while not result.stats.get("interrupted") and (result.success or steps < 16 * _FIRST):
+    while not (result.stats.get("interrupted") or options.clock.late) and (result.success or steps < 16 * _FIRST):
         if 2 * steps > options.max_steps:
             _give_up(result, over, steps, options, advice, jump)
             break

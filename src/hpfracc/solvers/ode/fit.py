@@ -33,7 +33,7 @@ _REFUSED = {
     "jac_sparsity": "a fit solves small systems",
     "compile": "the parameters and their neighbours are solved as one batch, in Python",
     "backend": "the library is that of the data and the guesses",
-    "progress": "a solve is one of many",
+    **dict.fromkeys(("progress", "max_seconds"), "a solve is one of many"),
     "estimate": "a step is checked by halving it",
 }
 

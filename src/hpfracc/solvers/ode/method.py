@@ -26,7 +26,7 @@ from hpfracc.solvers.stepping.options import Options
 noting: ContextVar[Callable[[Any, Problem, Options], FODEResult] | None] = ContextVar("hpfracc_noting", default=None)
 
 #: Methods of SciPy and of solvers like it.
-_INTEGER = frozenset({"rk45", "rk23", "dop853", "dopri5", "tsit5", "radau", "bdf", "lsoda"})
+_INTEGER = frozenset({"rk45", "rk23", "dop853", "dopri5", "tsit5", "radau", "bdf"})
 
 
 class Method(abc.ABC):

@@ -57,6 +57,7 @@ def solve_fode(
     max_steps: int = MAX_STEPS,
     max_step: float | None = None,
     first_step: float | None = None,
+    max_seconds: float | None = None,
     breakpoints: Sequence[float] = (),
     dy0: Any = None,
     derivative: DerivativeName | SonineDerivative = "caputo",
@@ -91,8 +92,9 @@ def solve_fode(
         function of t (then at most 1). None for a ``derivative`` with a kernel of the user's own, which has no order.
     method : str or Method, default "auto"
         ``"auto"``: with a ``step``, PECE, or the implicit trapezoid if the equation is stiff for that step; without a
-        ``step``, adaptive steps. By name: ``"explicit_rectangle"``, ``"implicit_rectangle"``, ``"implicit_trapezoid"``,
-        ``"pece"``, ``"bdf2"``, ``"newton_gregory"``, ``"multistep_trapezoid"``, ``"variable_order"`` and the others of
+        ``step``, adaptive steps, and for whole orders LSODA (``"integer_order"``). By name: ``"explicit_rectangle"``,
+        ``"implicit_rectangle"``, ``"implicit_trapezoid"``, ``"pece"``, ``"bdf2"``, ``"newton_gregory"``,
+        ``"multistep_trapezoid"``, ``"variable_order"`` and the others of
         :func:`hpfracc.solvers.ode.method.all_methods`.
     rtol, atol : float
         The tolerance is ``atol + rtol |y|`` if no ``step`` is given; ``atol`` may have the shape of ``y0``. With
@@ -124,6 +126,9 @@ def solve_fode(
         pulse that is shorter than a step, unless this is at most the length of the pulse.
     first_step : float, optional
         The first step that they try; by default it is estimated from the tolerance and the right-hand side.
+    max_seconds : float, optional
+        After how many seconds the solve ends, with ``success=False`` and the solution up to then. A solve that will
+        take minutes says so once, as a warning of the logger ``"hpfracc"``. For NumPy arrays.
     breakpoints : sequence of float, optional
         Increasing times between t0 and t1 at which the right-hand side jumps or is not smooth. Adaptive steps end
         there, and start anew behind: ``fun`` is called with times before the breakpoint up to it, and with the
@@ -219,7 +224,10 @@ def solve_fode(
         problem.t0, problem.t1, problem.shape, rtol=rtol, atol=atol, step=step, t_eval=t_eval, events=events,
         dense_output=dense_output, max_steps=max_steps, max_step=max_step, first_step=first_step,
         breakpoints=breakpoints, backend=backend, compile=compile, progress=progress, estimate=estimate,
+        max_seconds=max_seconds,
     )  # fmt: skip
+    if max_seconds is not None and (problem.library != "numpy" or on_cuda.is_asked(options)):
+        raise InvalidInputError("max_seconds is for NumPy arrays on the host, whose steps it can end; leave it out")
     if options.step is not None and options.max_steps == MAX_STEPS and not options.events:
         _check_steps(make_grid(problem.t0, problem.t1, options.step).steps, options.step)
     is_auto = isinstance(method, str) and method == "auto"

@@ -176,7 +176,9 @@ def run_mesh(
             if block and not (here or shown or run.needs(count, total, float(times[-1]))):
                 run.steps += count
                 report(done + count, lambda: None)
-                continue
+                if run.in_time():
+                    continue
+                break
             states = made.make() if block else made[None]
             goes_on = run.take(times, states, last=done + count == total)
             run.samples |= {mark: problem.xp.copy(states[mark - done - 1]) for mark in here if mark <= run.steps}

@@ -10,6 +10,7 @@ from typing import Any
 from hpfracc._results import PlainData
 from hpfracc.solvers.pde.driver import FIRST_STEPS, exact_mesh, forecast_memory, given_steps
 from hpfracc.solvers.pde.method import Question
+from hpfracc.solvers.pde.methods.exact_contour import ExactContour
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.refinement import GRID_SHARE
 from hpfracc.solvers.pde.solve import read_question, refusal_of, solve_fpde
@@ -109,8 +110,10 @@ def explain_evolution(*args: Any, **kwargs: Any) -> EvolutionExplanation:
         count = _likely_steps(question) if steps is None else steps
         forecast, _ = forecast_memory(question, count)
         more = forecast_memory(question, count + 1000)[0] - forecast
-        refusal = None if method.exact or not problem.linear else refusal_of(ExactModes(), problem, options)
-        notes = problem.notes if refusal is None else [*problem.notes, f"there are errors in time: {refusal}"]
+        first = "" if method.exact else "there are errors in time: "
+        tried = [] if not problem.linear else [ExactModes()] if method.exact else [ExactModes(), ExactContour()]
+        refusals = [] if method.name == "exact_modes" else [refusal_of(one, problem, options) for one in tried]
+        notes = [*problem.notes, *(f"{first}{each}" for each in refusals if each is not None)]
         return EvolutionExplanation(
             method.name,
             reason,

@@ -33,7 +33,7 @@ _NEGLIGIBLE = 1e-6
 #: What the user's function returns: the arguments of ``solve_fpde`` that make up the equation.
 _EQUATION = (*(name for name in EQUATION if name != "t_span"), "args")
 #: Options of ``solve_fpde`` that a fit does not accept.
-_REFUSED = (*_EQUATION, "t_eval", "events", "dense_output", "save", "progress", "estimate")
+_REFUSED = (*_EQUATION, "t_eval", "events", "dense_output", "save", "progress", "estimate", "max_seconds")
 
 
 class EvolutionFitOptions(TypedDict, total=False):

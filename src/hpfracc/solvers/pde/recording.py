@@ -178,7 +178,7 @@ class Run(Walk):
                 if self.ended is not None:
                     self.end_frame = self._between(self.ended)
                     return False
-        return True
+        return last or self.in_time()
 
     def frames(self) -> Any:
         """All frames in one array."""

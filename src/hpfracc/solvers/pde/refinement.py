@@ -213,7 +213,7 @@ class _Refinement:
         problem = self.problem
         self.progress.expect(7 * steps)
         run = self._attempt(steps)
-        while not run.success and steps << _AFTER_FAILURE <= self.options.max_steps:
+        while not (run.success or self.options.clock.late) and steps << _AFTER_FAILURE <= self.options.max_steps:
             # The steps may be too long for the explicit part. If the solution blows up, it does so at the same time
             # again, and grows further on a finer mesh.
             reached, largest = self._reached(run)

@@ -27,6 +27,7 @@ from hpfracc.solvers.pde.method import EvolutionMethod, Question, find_evolution
 from hpfracc.solvers.pde.methods.adaptive import AdaptiveSteps
 from hpfracc.solvers.pde.methods.convolution_quadrature import CorrectedQuadrature
 from hpfracc.solvers.pde.methods.differences import DiffusionL1, DiffusionL2Sigma
+from hpfracc.solvers.pde.methods.exact_contour import ExactContour
 from hpfracc.solvers.pde.methods.exact_modes import ExactModes
 from hpfracc.solvers.pde.methods.splitting import Yoshida4, conserves_norm
 from hpfracc.solvers.pde.problem import EvolutionProblem
@@ -80,6 +81,7 @@ def solve_fpde(
     max_steps: int = MAX_FPDE_STEPS,
     max_step: float | None = None,
     first_step: float | None = None,
+    max_seconds: float | None = None,
     breakpoints: Sequence[float] = (),
     backend: Any = "auto",
     compile: bool | str = "auto",
@@ -148,9 +150,9 @@ def solve_fpde(
     method : str or EvolutionMethod
         The method in time. ``"auto"`` chooses by the problem, and ``decision.reason`` says why:
         ``"exact_modes"``, without steps, for linear equations with data that are constant in time, if the operator in
-        space is diagonalised (a matrix of at most 2,000 unknowns, symmetric up to their scale). By name:
-        ``"exact_modes"``, ``"l1"``, ``"l2_1sigma"``, ``"convolution_quadrature"`` and what
-        :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists in addition.
+        space is diagonalised (a matrix of at most 2,000 unknowns, symmetric up to their scale); ``"exact_contour"``
+        for larger matrices, several orders and orders of place, up to 1. By name: these, ``"l1"``, ``"l2_1sigma"`` and
+        what :func:`hpfracc.solvers.pde.method.all_evolution_methods` lists in addition.
     rtol, atol : float
         If no ``step`` is given, the mesh is refined until the error in time is below ``atol + rtol U`` at the times t
         of the first mesh, which has 32 steps. U is the largest ``|u|`` over the box at t, or that at an earlier time s
@@ -201,6 +203,8 @@ def solve_fpde(
         ``max_step`` is as short.
     first_step : float, optional
         The first step of ``"adaptive"``.
+    max_seconds : float, optional
+        After how many seconds the steps end, with ``success=False`` and the solution up to then.
     breakpoints : sequence of float, optional
         Times within the interval at which source, boundary data or reaction jump: steps of ``"adaptive"``, ``"l1"`` and
         ``"l2_1sigma"`` end there and start anew behind. Jumps are also looked for (see ``max_step``).
@@ -319,7 +323,7 @@ def _choose_method(
         if reason is not None:
             raise InvalidInputError(reason)
         return found, _ASKED
-    candidates: list[EvolutionMethod] = [ExactModes()]
+    candidates: list[EvolutionMethod] = [ExactModes(), ExactContour()]
     several = len(problem.orders) > 1
     alpha = problem.alpha_value
     if alpha == 1.0 and not several:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import logging
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any, TypedDict
 
 import numpy as np
@@ -17,10 +20,14 @@ from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
+_log = logging.getLogger("hpfracc")
+
 #: Default limit of steps of a solve.
 MAX_STEPS = 10_000_000
 #: Smallest relative tolerance of any method.
 _MIN_RTOL = 1e-13
+#: Seconds of a solve after which its pace is looked at first, and a rest that is told.
+_FIRST_LOOK, _LONG = 5.0, 60.0
 TRACED_TIMES = "the times are traced, and the number of steps unknown: leave step out, or keep them out of jit and vmap"
 
 
@@ -33,6 +40,7 @@ class CommonOptions(TypedDict, total=False):
     jac_sparsity: Any
     max_steps: int
     max_step: float | None
+    max_seconds: float | None
     first_step: float | None
     breakpoints: Sequence[float]
     dy0: Any
@@ -54,6 +62,50 @@ class SolveOptions(CommonOptions, total=False):
 
     args: Any
     derivative: DerivativeName
+
+
+class Clock:
+    """The seconds that a solve takes, over all of its passes and meshes.
+
+    Parameters
+    ----------
+    most : float
+        After how many it ends.
+    """
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.most, self._started, self._told = most, perf_counter(), False
+        self._before = self._started, math.inf
+        #: When to look again.
+        self.next = self._started + min(_FIRST_LOOK, most)
+
+    @property
+    def late(self) -> bool:
+        """Whether the solve has taken all of its seconds."""
+        return perf_counter() > self._started + self.most
+
+    def look(self, t: float, end: float) -> str | None:
+        """Why to end at the time ``t``, or None; says once how long the rest takes, if that is minutes."""
+        now, (then, before) = perf_counter(), self._before
+        if self.late:
+            return (
+                f"max_seconds={self.most:g} ended the solve at t = {t:g} of {end:g}: this is the solution up to then. "
+                "Give it more seconds, loosen rtol, or shorten the interval."
+            )
+        pace = (t - before) / (now - then)
+        if pace > 0.0 and not self._told and (end - t) / pace > _LONG:
+            self._told, minutes = True, (end - t) / pace / 60.0
+            try:
+                by = f", by {datetime.datetime.now() + datetime.timedelta(minutes=minutes):%H:%M on %d %B}"
+            except OverflowError:
+                by = ""
+            _log.warning(
+                "the solve has reached t = %.3g of %g in %.0f s, and at its pace the rest takes about %.3g minutes%s; "
+                "max_seconds= ends it earlier, with the part that is done",
+                t, end, now - self._started, minutes, by,
+            )  # fmt: skip
+        self._before, self.next = (now, t), min(2.0 * now - self._started, self._started + self.most)
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +143,10 @@ class Options:
         Increasing times within the interval at which adaptive steps end, and behind which they start anew.
     moving : tensor, JAX array or None
         ``t_eval`` as it was given, if it carries a gradient.
+    max_seconds : float or None
+        After how many seconds the solve ends.
+    clock : Clock
+        Counts them, for all that is solved with these options.
     """
 
     rtol: float = 1e-6
@@ -109,6 +165,8 @@ class Options:
     precision: str = "float64"
     breakpoints: tuple[float, ...] = ()
     moving: Any = None
+    max_seconds: float | None = None
+    clock: Clock = field(default_factory=Clock)
 
     @property
     def limits_steps(self) -> str | None:
@@ -150,6 +208,7 @@ def read_options(t0: float, t1: float, shape: tuple[int, ...], **given: Any) -> 
         backend="auto" if backend is None else str(backend).casefold(),
         breakpoints=times_between("breakpoints", asked.breakpoints, t0, t1),
         moving=moving,
+        clock=Clock(math.inf if asked.max_seconds is None else number("max_seconds", asked.max_seconds, above=0.0)),
         **_read_limits(asked.max_step, asked.first_step, t1 - t0),
     )
     if step is not None and (limits := read.limits_steps) is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -110,6 +111,13 @@ class Walk:
         self.success, self.message = False, message
         return False
 
+    def in_time(self) -> bool:
+        """Whether the solve may go on; it ends after ``max_seconds``."""
+        if perf_counter() < self.options.clock.next:
+            return True
+        why = self.options.clock.look(self.reached(), self._end)
+        return why is None or self.fail(why)
+
     def too_many(self, remedy: str) -> str:
         """The reason to end where ``max_steps`` are not enough."""
         reach = f"max_steps={self.options.max_steps} steps reach t = {self.reached():g} of {self._end:g}"
@@ -195,7 +203,7 @@ class AdaptiveWalk(Walk):
 
     def _steps(self, most_ratio: float) -> str | None:
         """Take the steps; returns the reason if they fail."""
-        step, most = self.begin(), self.options.max_steps
+        step, most, clock = self.begin(), self.options.max_steps, self.options.clock
         self.step = step
         for number, stop in enumerate(self.stops):
             self.enter(number, stop)
@@ -208,6 +216,8 @@ class AdaptiveWalk(Walk):
                 if failure is not None:
                     return self.explain(failure)
                 if not self.note(step) or (step.ratio > most_ratio and step.jumped is None):
+                    return None
+                if perf_counter() > clock.next and step.tau < self.stops[-1] and not self.in_time():
                     return None
         return None
 

@@ -116,7 +116,7 @@ class FixedWalk(Walk):
             self.guarded = reached
             self.guard(self.grid.time(reached - 1), self._state(reached - 1))
         self.report(self.grid.time(reached - 1), lambda: self._state(reached - 1))
-        return True
+        return final or self.in_time()
 
     def _state(self, n: int) -> Array:
         return np.array(self.table.y[:, n]).reshape(self.problem.shape)

@@ -20,6 +20,11 @@ Array = np.ndarray[Any, Any]
 
 #: Values of the Mittag-Leffler function computed together: some 8 MiB.
 _TOGETHER = 1 << 20
+#: What exact methods take of data, and what to do about others.
+STEADY = (
+    "sources and boundary data that do not change in time; give numbers or arrays instead of functions of t, or use "
+    "'l2_1sigma'"
+)
 #: Times at which events are looked for: in each factor e of time, in each period of a mode, and at most.
 _A_SCALE, _A_PERIOD, _MOST_TIMES = 64, 64, 1 << 16
 
@@ -51,10 +56,7 @@ class ExactModes(EvolutionMethod):
         if len(problem.orders) > 1:
             return "method='exact_modes' takes one derivative in time"
         if problem.varies:
-            return (
-                "method='exact_modes' takes sources and boundary data that do not change in time; give numbers or "
-                "arrays instead of functions of t, or use 'l2_1sigma'"
-            )
+            return f"method='exact_modes' takes {STEADY}"
         accuracy = problem.rtol * (problem.t1 - problem.t0) ** -problem.alpha_value
         why = problem.space.lacks_modes(accuracy)
         return why and (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -277,6 +278,14 @@ class Semidiscretisation(abc.ABC):
         """Itself, or the same operator in its eigenvectors."""
         return self
 
+    def lacks_resolvent(self) -> str | None:
+        """Why :meth:`resolvent` gives none; None if it does, and the eigenvalues of A are real and not positive."""
+        return "it has no sparse matrix"
+
+    def resolvent(self) -> Callable[[Any, Any], Any]:
+        """``solve(shift, rhs)``: ``(shift - A)^-1 rhs`` of one state, for complex shifts, one for all or each point."""
+        raise NotImplementedError
+
     def apply(self, u: Any) -> Any:
         """``A u``, for homogeneous boundary data; in the eigenvectors."""
         return self.backward(self.symbol * self.forward(u))
@@ -402,6 +411,21 @@ class GridSpace(Semidiscretisation):
         for weights in reversed(self._quadrature):
             values = (values * weights).sum(-1)
         return values
+
+
+def sparse_resolvent(a: Any, masses: Any, shape: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+    """``(shift + M^-1 a)^-1 rhs`` for sparse matrices, by a factorisation each time."""
+    from scipy.sparse import csc_array
+
+    return functools.partial(_resolve, csc_array(a), csc_array(masses), shape)
+
+
+def _resolve(a: Any, masses: Any, shape: tuple[int, ...], shift: Any, rhs: Any) -> Any:
+    from scipy.sparse import csc_array, diags_array
+    from scipy.sparse.linalg import splu
+
+    shifts = np.broadcast_to(shift, shape).reshape(-1).astype(complex)
+    return splu(csc_array(a + masses @ diags_array(shifts))).solve(masses @ rhs.reshape(-1)).reshape(shape)
 
 
 def of_unknowns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from hpfracc._arrays import to_host
 from hpfracc._xp import Namespace
 from hpfracc.errors import InvalidInputError
 from hpfracc.solvers.pde.space.axes import matrix_product
-from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting
+from hpfracc.solvers.pde.space.base import Semidiscretisation, SpaceSetting, sparse_resolvent
 from hpfracc.solvers.pde.space.krylov import RTOL
 from hpfracc.solvers.pde.terms import Matrix
 
@@ -57,6 +58,7 @@ class SparseSpace(Semidiscretisation):
         self.xp, self._a, self._m, self._power, self._coefficient = xp, a, m, power, coefficient
         count = a.shape[0]
         self.shape = (count,)
+        self._symmetric = symmetric
         if symmetric and count <= DENSE:
             try:
                 values, vectors = eigh(a.toarray(), m.toarray())
@@ -99,6 +101,16 @@ class SparseSpace(Semidiscretisation):
         if self._power == 1.0:
             return self._solved(self._coefficient, shift, rhs @ self._m)
         return self._rational(float(shift), rhs)
+
+    def lacks_resolvent(self) -> str | None:
+        """Powers, and matrices with advection, lack it."""
+        if self._power != 1.0 or not self._symmetric or self.xp.library != "numpy":
+            return "it has no symmetric matrix"
+        return None
+
+    def resolvent(self) -> Callable[[Any, Any], Any]:
+        """By sparse factorisation."""
+        return sparse_resolvent(self._coefficient * self._a, self._m, self.shape)
 
     def _factorise(self, a: float, m: float) -> Any:
         from scipy.sparse.linalg import splu

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -19,7 +20,15 @@ from hpfracc.errors import InvalidInputError, warn
 from hpfracc.solvers.pde.boundary import Dirichlet, Ends, Exterior, NoFlux, Periodic, Robin, is_function
 from hpfracc.solvers.pde.space import matrix
 from hpfracc.solvers.pde.space.axes import AxisBasis, diagonalise, make_axis, matrix_product
-from hpfracc.solvers.pde.space.base import GridSpace, SpaceSetting, axis_part, broadcast_points, refuse_grid, trapezoid
+from hpfracc.solvers.pde.space.base import (
+    GridSpace,
+    SpaceSetting,
+    axis_part,
+    broadcast_points,
+    refuse_grid,
+    sparse_resolvent,
+    trapezoid,
+)  # fmt: skip
 from hpfracc.solvers.pde.space.krylov import RTOL, conjugate_gradients, gmres
 from hpfracc.solvers.pde.terms import Advection, Diffusion, SpaceTerm, coefficients_of
 
@@ -263,22 +272,51 @@ class FiniteVolumes(GridSpace):
 
     def lacks_modes(self, accuracy: float) -> str | None:
         """Real, symmetric up to the scale of the unknowns, few enough, and with eigenvalues above rounding."""
-        points, (first, *others) = math.prod(self.shape), self.axes
+        points = math.prod(self.shape)
         parts = (self._own, *(part for one in self.axes for part in (one.before, one.after)))
-        if self.xp.library != "numpy" or any(map(np.iscomplexobj, parts)):
-            return "it is not made of real NumPy arrays"
+        why = self.lacks_resolvent()
+        if why is not None:
+            return why
         if points > matrix.DENSE:
             return f"its {points:,} unknowns are more than {matrix.DENSE:,}"
-        if any(one.moves for one in self.axes):
-            if others or first.periodic:
-                return "advection in several dimensions, or around a period, makes it unsymmetric"
-            if not (np.all(self._couplings > 0.0) and np.ptp(np.log(self._balance)) < _STEEPEST):
-                return "advection is too strong for a symmetric matrix with scaled unknowns"
         if _ROUNDING * float(sum(np.abs(part).max() for part in parts)) > accuracy:
             return (
                 "its eigenvalues differ so much that the smallest ones are lost in rounding; a shorter interval helps"
             )
         return None
+
+    def lacks_resolvent(self) -> str | None:
+        """Real, and symmetric up to the scale of the unknowns."""
+        first, *others = self.axes
+        parts = (self._own, *(part for one in self.axes for part in (one.before, one.after)))
+        if self.xp.library != "numpy" or any(map(np.iscomplexobj, parts)):
+            return "it is not made of real NumPy arrays"
+        if any(one.moves for one in self.axes):
+            if others or first.periodic:
+                return "advection in several dimensions, or around a period, makes it unsymmetric"
+            if not (np.all(self._couplings > 0.0) and np.ptp(np.log(self._balance)) < _STEEPEST):
+                return "advection is too strong for a symmetric matrix with scaled unknowns"
+        return None
+
+    def resolvent(self) -> Callable[[Any, Any], Any]:
+        """By sparse factorisation, with the coefficients of neighbours along each axis."""
+        from scipy.sparse import coo_array, eye_array
+
+        points = math.prod(self.shape)
+        numbers = np.arange(points).reshape(self.shape)
+        entries, rows, columns = [np.broadcast_to(self._own, self.shape).reshape(-1)], [numbers.reshape(-1)], []
+        columns.append(rows[0])
+        for one in self.axes:
+            for part, away in ((one.before, 1), (one.after, -1)):
+                kept = np.ones(self.shape, bool)
+                if not one.periodic:  # beyond an end
+                    axis_part(kept, one.place, slice(0, 1) if away == 1 else slice(-1, None))[...] = False
+                entries.append(np.broadcast_to(part, self.shape)[kept])
+                rows.append(numbers[kept])
+                columns.append(np.roll(numbers, away, one.place)[kept])
+        places = (np.concatenate(rows), np.concatenate(columns))
+        a = coo_array((-np.concatenate(entries), places), shape=(points, points))
+        return sparse_resolvent(a, eye_array(points), self.shape)
 
     @functools.cached_property
     def _couplings(self) -> Array:
