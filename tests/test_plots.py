@@ -64,6 +64,11 @@ CASES: dict[str, tuple[Callable[[], Any], dict[str, Any], int]] = {
     "TimeCourse": (lambda: hf.models.one_compartment().simulate(), {}, 1),
     "ResponseModel": (hf.models.zener, {}, 1),
     "ModelFit": (lambda: hf.models.zener().fit(FREQUENCIES, hf.models.zener().simulate(FREQUENCIES)), {}, 1),
+    "RelaxationSpectrum": (
+        lambda: hf.lab.relaxation_times(FREQUENCIES, 1.0 + 2.0 / (1.0 + 1j * FREQUENCIES), samples=20),
+        {},
+        1,
+    ),
     "MeanSquaredDisplacement": (lambda: hf.transport.msd(hf.fbm(20, 0.3, size=9, rng=7), np.arange(21.0)), {}, 1),
     "FirstPassage": (lambda: hf.transport.first_passage(hf.noise.Brownian(), (-1, 1), paths=50, rng=2), {}, 1),
     "VolatilityModel": (

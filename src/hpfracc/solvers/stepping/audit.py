@@ -112,6 +112,10 @@ def audit(
     Audit
         ``ok``, ``error``, ``defect``, ``t`` and ``message``.
 
+    See Also
+    --------
+    solve_fode : solves such equations, with an estimate of the error.
+
     Notes
     -----
     Every panel, at most a 128th of the interval, is looked at in 6 Gauss points and at 2 random times: a pulse as long

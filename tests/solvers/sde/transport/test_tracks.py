@@ -81,6 +81,14 @@ def test_intervals_cover(alpha: float, noise: float) -> None:
     assert [len(fits), fits[0].increments] == [40, 39]
 
 
+def test_intervals_of_long_tracks_along_a_ridge() -> None:
+    """A small exponent and a localisation error look alike; the profile on a dense grid has these intervals."""
+    for rng, low, high in ((21, 0.17, 0.49), (36, 0.13, 0.5)):
+        fit = transport.fit_tracks(hf.fbm(1000, 0.1, T=1000.0, rng=rng), 1.0)
+        assert fit.alpha.interval() == pytest.approx((low, high), abs=0.03)
+        assert fit.sigma.interval()[0] == 0.0
+
+
 def test_units() -> None:
     """Positions in other units and another step change K and sigma, and nothing else."""
     seen = tracks(0.7, 0.5, 20, 2)

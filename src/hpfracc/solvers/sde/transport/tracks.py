@@ -25,7 +25,7 @@ _BOUND = np.concatenate([[0.0], np.geomspace(1e-4, 0.9, 9)])
 _LEVELS = np.linspace(0.0, 3.3, 12)
 #: Largest number of further grids, their points on an axis, and the points at which they are interpolated, by the
 #: number of axes.
-_ZOOMS, _POINTS, _FINE = 10, {1: 25, 2: 15, 3: 11}, {1: 2001, 2: 161, 3: 61}
+_ZOOMS, _POINTS, _FINE = 16, {1: 25, 2: 15, 3: 11}, {1: 2001, 2: 161, 3: 61}
 #: Cells of a grid that a region of likely values covers at least.
 _CELLS = 6
 #: Tracks are cut into pieces of this number of increments to find where the likelihood is large.
@@ -213,11 +213,15 @@ def _read_tracks(paths: Any) -> list[Array]:
 
 
 class _Grid(NamedTuple):
-    """Exponents (A,), shares of the noise for each (A, S), and bounds (B,)."""
+    """Exponents (A,), shares of the noise for each (A, S), and bounds (B,).
+
+    Between exponents it is interpolated, for which the ranges of the shares have to be smooth in the exponent.
+    """
 
     alpha: Array
     share: Array
     bound: Array
+    smooth: bool = False
 
     def points(self) -> tuple[Array, Array, Array]:
         """All coordinates on the grid (A, S, B)."""
@@ -230,12 +234,14 @@ class _Grid(NamedTuple):
         """The grid around likely places, and whether this one is fine enough there."""
         rows = table.max(axis=2)
         peaks = rows.max(axis=1)
-        low, high, closed = _around(rows > peaks[:, np.newaxis] - drop, self.share, 0.0, _SHARE[-1])
+        # Smooth ranges are wider than each row needs.
+        cells = _CELLS // 2 if self.smooth else _CELLS
+        low, high, closed = _around(rows > peaks[:, np.newaxis] - drop, self.share, 0.0, _SHARE[-1], cells)
         fine = closed | (peaks < table.max() - 5.0 * drop) | (self.share.shape[1] == 1)
         count = _POINTS[1 + (self.share.shape[1] > 1) + (self.bound.size > 1)]
         shares = np.linspace(0.0, 1.0, count if self.share.shape[1] > 1 else 1)
         if not fine.all():  # the ridge may be between the points
-            return self._replace(share=low[:, np.newaxis] + np.outer(high - low, shares)), False
+            return self._replace(share=low[:, np.newaxis] + np.outer(high - low, shares), smooth=False), False
         first, last, done = _around((peaks > table.max() - drop)[np.newaxis], self.alpha[np.newaxis], *_ALPHA[[0, -1]])
         bound = self.bound
         if bound.size > 1:
@@ -243,7 +249,7 @@ class _Grid(NamedTuple):
             start, end, sure = _around(likely, bound[np.newaxis], 0.0, _BOUND[-1])
             done &= sure
             bound = np.linspace(start[0], end[0], count)
-        if done[0]:
+        if done[0] and (self.smooth or self.share.shape[1] == 1):
             return self, True
         alpha = np.linspace(first[0], last[0], count)
         kept = np.flatnonzero((self.alpha >= first[0]) & (self.alpha <= last[0]) & (peaks > table.max() - 5.0 * drop))
@@ -252,10 +258,10 @@ class _Grid(NamedTuple):
             line = np.polynomial.Polynomial.fit(self.alpha[kept], values[kept], min(3, kept.size - 1))
             ends.append(line(alpha) + side * np.max(side * (values[kept] - line(self.alpha[kept]))))
         low, high = (np.clip(each, 0.0, _SHARE[-1]) for each in ends)
-        return _Grid(alpha, low[:, np.newaxis] + np.outer(high - low, shares), bound), False
+        return _Grid(alpha, low[:, np.newaxis] + np.outer(high - low, shares), bound, smooth=True), False
 
 
-def _around(likely: Array, axes: Array, least: float, most: float) -> tuple[Array, Array, Array]:
+def _around(likely: Array, axes: Array, least: float, most: float, cells: int = _CELLS) -> tuple[Array, Array, Array]:
     """Ends of the likely part of each axis, a cell wider, and whether these are within it, several cells apart."""
     size, rows = likely.shape[1], np.arange(len(likely))
     first, last = np.argmax(likely, axis=1), size - 1 - np.argmax(likely[:, ::-1], axis=1)
@@ -263,7 +269,7 @@ def _around(likely: Array, axes: Array, least: float, most: float) -> tuple[Arra
     open_low, open_high = (first == 0) & (axes[:, 0] > least), (last == size - 1) & (axes[:, -1] < most)
     low = np.where(open_low, axes[:, 0] - width, axes[rows, np.maximum(first - 1, 0)])
     high = np.where(open_high, axes[:, -1] + width, axes[rows, np.minimum(last + 1, size - 1)])
-    return np.maximum(low, least), np.minimum(high, most), ~open_low & ~open_high & (last - first >= _CELLS)
+    return np.maximum(low, least), np.minimum(high, most), ~open_low & ~open_high & (last - first >= cells)
 
 
 class _Fitter:
@@ -293,10 +299,11 @@ class _Fitter:
         # Student's quantiles for the logarithm of a variance.
         free = max(count - 1 - self.sizes, 1)
         drops = 0.5 * count * np.log1p(special.stdtrit(free, special.ndtr(_LEVELS)) ** 2 / free)
-        for _ in range(_ZOOMS):
+        for number in range(_ZOOMS):
             table, variances = self.tables(groups, grid)[0] if start is None else start
             following, done = grid.zoomed(table, drops[-1] + 1.0)
-            if done and groups is exact:
+            late = number - _ZOOMS + 2
+            if (groups is exact and (done or (late >= 0 and grid.smooth))) or late == 1:
                 break
             grid, groups, start = following, exact if done else groups, None
         table, variances = np.maximum(table, table.max() - 10.0 * drops[-1]), np.log(variances)
