@@ -81,6 +81,7 @@ FEW = ("nothing", "an object", "text", "an array of text")
 
 #: What the library makes and users read.
 RECORDS = {
+    hf.transport.Estimate,
     profiling.Comparison,
     profiling.Span,
     hf.engine.Decision,

@@ -31,15 +31,16 @@ DerivativeName = Literal[
 MethodName = Literal[
     "auto", "abm", "adams", "adaptive", "adaptive_local", "alikhanov", "backward_euler", "bdf2", "euler",
     "explicit_rectangle", "exponential", "fbdf2", "flmm_bdf2", "flmm_ng2", "flmm_trapezoid", "forward_euler",
-    "graded_l1", "graded_l2", "implicit_euler", "implicit_rectangle", "implicit_trapezoid", "l1", "l2_1sigma",
-    "mittag_leffler", "multistep_trapezoid", "newton_gregory", "ng2", "pece", "predictor_corrector", "soe", "trapezoid",
-    "trapezoidal", "tustin", "variable_order", "variable_order_graded", "variable_order_l1", "variable_order_l2",
+    "graded_l1", "graded_l2", "implicit_euler", "implicit_rectangle", "implicit_trapezoid", "integer_order", "l1",
+    "l2_1sigma", "lsoda", "mittag_leffler", "multistep_trapezoid", "newton_gregory", "ng2", "pece",
+    "predictor_corrector", "soe", "trapezoid", "trapezoidal", "tustin", "variable_order", "variable_order_graded",
+    "variable_order_l1", "variable_order_l2",
 ]  # fmt: skip
 
 #: Methods of ``solve_fpde``.
 EvolutionMethodName = Literal[
-    "auto", "adaptive", "convolution_quadrature", "crank_nicolson", "etdrk4", "exact_modes", "imex_bdf2", "l1",
-    "l2_1sigma", "strang", "yoshida4",
+    "auto", "adaptive", "convolution_quadrature", "crank_nicolson", "etdrk4", "exact_contour", "exact_modes",
+    "imex_bdf2", "l1", "l2_1sigma", "strang", "yoshida4",
 ]  # fmt: skip
 
 #: Methods of ``solve_fsde``.

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import interpolate, special
 
-from hpfracc._arrays import to_host
-from hpfracc.errors import InvalidInputError
+from hpfracc import _reading
+from hpfracc._arrays import is_array, to_host
+from hpfracc.errors import InvalidInputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
@@ -133,15 +134,20 @@ def audit(
     >>> hf.audit(lambda t, y: -y, (t, wrong[None]), alpha=0.5).ok
     False
     """
+    if not callable(fun):
+        raise InvalidInputError(f"audit: fun={_reading.shown(fun)} is not a function; give fun(t, y)")
     stats = (getattr(solution, "stats", None) or {}).get("equation", {})
-    given = _read(solution, t_span)
+    given, seed = _read(solution, t_span), _reading.whole("seed", seed, least=0)
+    rtol = None if rtol is None else _reading.number("rtol", rtol, above=0.0)
+    if not isinstance(args, tuple | list):
+        raise InvalidInputError(f"audit: args={_reading.shown(args)} is not a tuple")
     alpha = stats.get("alpha") if alpha is None else alpha
     if alpha is None:
         raise InvalidInputError(
             "audit: alpha, the order of the equation, is needed for a solution that does not state it"
         )
     n, t0 = math.prod(given.shape), float(given.times[0])
-    orders = np.broadcast_to(np.asarray(alpha, dtype=float), given.shape).ravel()
+    orders = _fitted("alpha", alpha, given.shape)
     if not np.all(orders > 0.0):
         raise InvalidInputError(f"audit: alpha={alpha!r}; the order has to be above 0")
     values = given.state(given.times)
@@ -153,7 +159,8 @@ def audit(
         allowed = (1e-6 if rtol is None else rtol) * np.where(size > 0.0, size, 1.0)
     else:
         allowed = np.broadcast_to(np.asarray(stats["atol"], dtype=float), given.shape).ravel() + stats["rtol"] * size
-    initial = [values[:, 0], *(np.broadcast_to(each, given.shape).ravel() for each in (dy0 or stats.get("dy0") or []))]
+    slopes = stats.get("dy0") or [] if dy0 is None else _reading.listed("dy0", dy0, "arrays")
+    initial = [values[:, 0], *(_fitted("dy0", each, given.shape) for each in slopes)]
     if len(initial) < math.ceil(orders.max()):
         raise InvalidInputError(f"audit: dy0, the derivatives at the start, are needed for alpha={alpha!r}")
 
@@ -172,16 +179,34 @@ def audit(
     return Audit(ok, bound, defect, t, message)
 
 
+def _fitted(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """One number for each component."""
+    found = _reading.numbers(name, to_host(value) if is_array(value) else value)
+    try:
+        return np.broadcast_to(found, shape).ravel()
+    except ValueError:
+        raise ShapeError(f"audit: {name} has shape {found.shape}, and the solution {shape}; give one number") from None
+
+
 def _read(solution: Any, t_span: Any) -> _Solution:
     """The solution as a function of time."""
     if callable(solution):
         if t_span is None:
             raise InvalidInputError("audit: t_span=(start, end) is needed for a solution that is a function")
-        times = np.linspace(float(t_span[0]), float(t_span[1]), 2)
+        times = np.array(_reading.pair("t_span", t_span))
+        if not times[0] < times[1]:
+            raise InvalidInputError(f"audit: t_span={_reading.shown(t_span)}; the end has to be later than the start")
         shape = np.shape(solution(times[0]))
         return _Solution(lambda t: np.stack([np.ravel(solution(float(x))) for x in t], axis=1), times, shape, True)
-    t, y = (solution.t, solution.y) if hasattr(solution, "y") else solution
-    times, values = np.asarray(to_host(t), dtype=float), np.asarray(to_host(y), dtype=float)
+    result = hasattr(solution, "t") and hasattr(solution, "y")
+    if not result and not (isinstance(solution, tuple | list) and len(solution) == 2):
+        shown = _reading.shown(solution)
+        raise InvalidInputError(f"audit: solution={shown}; give a result, (t, y), or a function of t")
+    t, y = (solution.t, solution.y) if result else solution
+    times, values = (
+        _reading.numbers(name, to_host(each) if is_array(each) else each, finite=name == "t")
+        for name, each in (("t", t), ("y", y))
+    )
     if times.ndim != 1 or times.size < 2 or values.ndim < 2 or values.shape[-1] != times.size:
         raise InvalidInputError(
             f"audit: t of shape {times.shape} and y of shape {values.shape}; y has to have the shape (..., d, N) "

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy
 from scipy.integrate import solve_ivp
 
 import hpfracc as hf
+
+pytestmark = pytest.mark.skipif(
+    tuple(int(part) for part in scipy.__version__.split(".")[:2]) < (1, 17),
+    reason="LSODA is not used before SciPy 1.17",
+)
 
 
 def predators(t, y):
@@ -88,3 +95,43 @@ def test_too_few_steps_and_what_is_left_to_others():
     assert hf.solve_fode(lambda t, y: 1j * y, (0.0, 1.0), [1.0 + 0j], 1.0).decision.method == "adaptive"
     told = hf.explain(hf.solve_fode, predators, (0.0, 1.0), [2.0, 1.0], 1.0)
     assert told.method == "integer_order" and "whole" in told.reason
+
+
+def test_a_solve_within_a_solve() -> None:
+    """Both are right; an error of the function is its own."""
+
+    def fun(t: float, y: np.ndarray) -> np.ndarray:
+        inner = hf.solve_fode(lambda s, z: -z, (0.0, 1.0), [1.0], 1.0, compile=False)
+        return -y * inner.y[0, -1] * np.e
+
+    found = hf.solve_fode(fun, (0.0, 0.5), [1.0], 1.0, rtol=1e-4, atol=1e-6, compile=False)
+    assert found.success and found.y[0, -1] == pytest.approx(np.exp(-0.5), rel=1e-3)
+
+    def fails(t: float, y: np.ndarray) -> np.ndarray:
+        if t > 0.2:
+            raise RuntimeError("no value")
+        return -y
+
+    with pytest.raises(RuntimeError, match="no value"):
+        hf.solve_fode(fails, (0.0, 1.0), [1.0], 1.0, compile=False)
+
+
+def test_old_versions_of_scipy_take_adaptive_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their LSODA has one memory for all solves of a process."""
+    monkeypatch.setattr(scipy, "__version__", "1.16.2")
+    found = hf.solve_fode(lambda t, y: -y, (0.0, 0.1), [1.0], 1.0, compile=False)
+    assert found.decision.method == "adaptive"
+    with pytest.raises(hf.errors.HpfraccError, match="needs SciPy 1.17"):
+        hf.solve_fode(lambda t, y: -y, (0.0, 0.1), [1.0], 1.0, method="integer_order")
+
+
+def test_solves_in_threads() -> None:
+    """Equal to those one after the other."""
+
+    def solve(rate: float) -> float:
+        return float(hf.solve_fode(lambda t, y: -rate * y, (0.0, 1.0), [1.0], 1.0, compile=False).y[0, -1])
+
+    rates = np.linspace(0.5, 40.0, 24)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(solve, rates))
+    assert together == [solve(rate) for rate in rates]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
+import scipy
 
 from hpfracc.solvers.ode.compilation import refuse_compiled
 from hpfracc.solvers.ode.fixed.grid import times_within
@@ -31,6 +32,8 @@ _FULL = 300
 #: The tolerances of a pass relative to those of the one before, and by how much more than in proportion to them the
 #: error may have fallen less.
 _FINER, _MARGIN = 0.1, 2.0
+#: The first SciPy whose LSODA serves solves in several threads, or within each other: before, they share its memory.
+_SCIPY = (1, 17)
 #: The smallest tolerance of LSODA, and the most steps at which two passes are compared.
 _LEAST, _COMPARED = 3e-14, 2000
 
@@ -61,6 +64,8 @@ class IntegerOrder(Method):
     def refuses(self, problem: Problem, options: Options) -> str | None:
         """Needs whole orders, real states, and a Jacobian that is small or banded."""
         known, name = problem.orders.known, self.name
+        if tuple(int(part) for part in scipy.__version__.split(".")[:2]) < _SCIPY:
+            return f"method={name!r} needs SciPy 1.17, and {scipy.__version__} is installed; use 'adaptive', or upgrade"
         if known is None or np.any(known != known.flat[0]) or float(known.flat[0]) % 1.0:
             return f"method={name!r} takes one whole order; use 'adaptive'"
         if options.step is not None:
