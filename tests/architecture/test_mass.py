@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.source import SOURCE, parse
 
 #: The most lines of code and files of each wing. Lower an entry when its wing has become smaller.
-MASS = {"core": (61_965, 489), "applications": (7_500, 60)}
+MASS = {"core": (61_990, 489), "applications": (7_500, 60)}
 #: What the core does without: nothing in it imports these but ``cli``, the lazy names of ``__init__``, and the faces
 #: ``pde`` and ``solvers.ode.problems``, for the model equations.
 APPLICATIONS = ("control", "models", "lab", "solvers/sde/rough", "solvers/sde/transport", "rough.py", "transport.py")

@@ -10,7 +10,7 @@ from tests.helpers.public_api import PUBLIC_MODULES
 from tests.helpers.source import REPOSITORY, Module, find_imports
 
 TESTS = REPOSITORY / "tests"
-MAX_LINES = 64_000
+MAX_LINES = 64_050
 #: The most test files in the folders below that import private modules. Lower both numbers when there is less.
 MAX_PRIVATE = 67
 FOLDERS = ("operators", "solvers", "special", "control", "models", "ml", "lattice")
