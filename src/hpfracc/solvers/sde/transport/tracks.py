@@ -147,7 +147,8 @@ def fit_tracks(
     Durbin and the formula of Gohberg and Semencul. Missing positions and drift are integrated out. An interval has the
     values whose profile likelihood ratio is below the quantile; it ends at a bound where the data allow it. Intervals
     hold for Gaussian motion: for others, such as :class:`~hpfracc.transport.ContinuousTimeRandomWalk`, the values
-    describe the covariance, and the intervals are too short.
+    describe the covariance, and the intervals are too short. How often they cover was measured on tracks of 30 to 1,000
+    positions.
 
     References
     ----------
